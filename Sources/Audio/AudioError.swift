@@ -1,4 +1,4 @@
-// What can go wrong with sound, in words that say what to do, and its allocation-free form for the real-time threads.
+// The errors of audio, with words that say what to do, and their allocation-free form for the real-time threads.
 import CALSA
 import COpus
 
@@ -10,11 +10,11 @@ import Musl
 
 /// A failure of a device, a file or the codec. `description` says what to do about it.
 public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The text of a configuration is no device.
+    /// The text in the configuration is not a device.
     case invalidDeviceName(String, reason: String)
     /// ALSA knows no PCM of that name; `known` are the names it does know.
     case noSuchDevice(String, known: [String])
-    /// Another program holds the device: `holders`, as far as the kernel tells.
+    /// Another program uses the device. `holders`: its users, as far as the kernel reports them.
     case deviceBusy(String, holders: [String])
     /// The user may not open the device.
     case permissionDenied(String)
@@ -43,13 +43,13 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
         case .noSuchDevice(let device, let known):
             "\(device): no such device; "
                 + (known.isEmpty
-                    ? "ALSA knows none here: is a sound card there (cat /proc/asound/cards)?"
+                    ? "ALSA finds none: check that there is a sound card (cat /proc/asound/cards)"
                     : "ALSA knows: \(known.joined(separator: ", "))")
                 + "; microphone and speaker are named in [audio] of pttd.toml (arecord -L and aplay -L list the names)"
         case .deviceBusy(let device, let holders):
             "\(device) is busy: "
                 + (holders.isEmpty
-                    ? "another program holds it (fuser -v /dev/snd/*)" : "\(holders.joined(separator: ", ")) has it")
+                    ? "another program uses it (fuser -v /dev/snd/*)" : "\(holders.joined(separator: ", ")) uses it")
                 + "; end that program, or use the sound server's name (pulse, pipewire, default)"
         case .permissionDenied(let device):
             "\(device): permission denied; add the user to the group audio (usermod -aG audio USER), or run as a user service in the desktop session"

@@ -1,4 +1,4 @@
-// BlueALSA (org.bluealsa): the one service on Linux that hands on a headset's AT commands.
+// BlueALSA (org.bluealsa): the only service on Linux that passes on a headset's AT commands.
 import DBus
 
 /// The hands-free profile's commands, through bluealsa(8).
@@ -98,18 +98,18 @@ public enum BlueALSAError: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .notRunning:
-            "its button speaks the hands-free profile, which only BlueALSA hands on: install bluez-alsa-utils, and have "
+            "its button uses the hands-free profile, which only BlueALSA passes on: install bluez-alsa-utils, and have "
                 + "bluealsa.service run 'bluealsa -p hfp-ag' (PipeWire keeps such buttons to itself)"
         case .notAllowed:
-            "BlueALSA may not be asked by this user: add it to the group audio"
+            "this user may not use BlueALSA: add the user to the group audio"
         case .withoutHandsFree:
             "BlueALSA runs without the hands-free profile: have bluealsa.service run 'bluealsa -p hfp-ag'"
         case .noHeadset:
-            "BlueALSA has not got its hands-free connection: have bluealsa.service run 'bluealsa -p hfp-ag', and, if PipeWire has taken "
+            "BlueALSA does not have the hands-free connection: have bluealsa.service run 'bluealsa -p hfp-ag', and, if PipeWire has taken "
                 + "the profile, set bluez5.hfphsp-backend = \"none\" in WirePlumber"
         case .busy:
-            "another program has opened its hands-free commands: close it (bluealsa-rfcomm, say)"
-        case .failed(let words): "BlueALSA does not hand on its commands: \(words)"
+            "another program has opened the hands-free commands, such as bluealsa-rfcomm: close it"
+        case .failed(let words): "BlueALSA does not pass on the button's commands: \(words)"
         }
     }
 }

@@ -1,10 +1,10 @@
-// What can be done with adapters, devices and characteristics.
+// Commands for adapters, devices and characteristics.
 import DBus
 import MonotonicTime
 import Reactor
 
 extension BlueZClient {
-    /// How long a `Connect` goes on before the device is looked at again.
+    /// How long a `Connect` may take before the device's state is read again.
     static let lookAgainAfter = Duration.seconds(3)
     /// How long the answer to `Pair` is waited for once the device is paired.
     static let pairedAnswerTime = Duration.seconds(2)
@@ -24,8 +24,8 @@ extension BlueZClient {
             during: "switch \(adapter) \(isPowered ? "on" : "off")")
     }
 
-    /// Starts to look for devices, for this program. A discovery of ours that runs already is no error: the filter
-    /// is set anew. Stop it before connecting: a running scan breaks links that are being set up.
+    /// Starts discovery for this program. If it is already running, only the filter is set again. Stop it before
+    /// connecting: a running scan breaks links that are being set up.
     public func startDiscovery(
         on adapter: AdapterIdentifier, filter: DiscoveryFilter = DiscoveryFilter()
     ) async throws(BlueZError) {
@@ -41,7 +41,8 @@ extension BlueZClient {
         }
     }
 
-    /// Stops our discovery. That none runs is no error, and neither is BlueZ's `InProgress`: it stops all the same.
+    /// Stops this program's discovery. It succeeds if none is running, and if BlueZ answers `InProgress`, since
+    /// discovery stops in that case, too.
     public func stopDiscovery(on adapter: AdapterIdentifier) async throws(BlueZError) {
         do throws(BlueZError) {
             _ = try await call(
@@ -199,7 +200,8 @@ extension BlueZClient {
 
     // MARK: Characteristics
 
-    /// Has a characteristic notify us: its values come as `valueChanged`. Already notifying is no error.
+    /// Subscribes to a characteristic: its values arrive as `valueChanged`. It succeeds if the subscription already
+    /// exists.
     ///
     /// BlueZ accepts it for a device that is not connected and subscribes when it is; and it subscribes again after
     /// each reconnection, as long as we stay on the bus and the object lives.

@@ -6,10 +6,10 @@ import Reactor
 
 /// The machine's Bluetooth, through bluetoothd.
 ///
-/// It lives on the connection's loop and calls its handler there, in order. It survives bluetoothd stopping and
-/// starting, and the bus going away: everything is reported removed, and reported anew when it is back; the agent and
-/// the reconnection profile are registered again. Values of characteristics flow after `startNotify`, whose signal
-/// match is in place since `start()`, so that no first notification is lost.
+/// It lives on the connection's loop and calls its handler there, in order. It survives restarts of bluetoothd and the
+/// loss of the bus: everything is reported as removed, and reported again afterwards; the agent and the reconnection
+/// profile are registered again. Values of characteristics flow after `startNotify`, whose signal match is in place
+/// since `start()`, so that no first notification is lost.
 public actor BlueZClient {
     /// The loop it lives on.
     public nonisolated let loop: EventLoop
@@ -88,7 +88,7 @@ public actor BlueZClient {
 
     // MARK: Life
 
-    /// Begins to follow bluetoothd. Its absence is no error: `available` comes when it does.
+    /// Starts to follow bluetoothd. bluetoothd may be absent: `available` is reported when it appears.
     /// - Throws: When the bus refuses the signal matches.
     public func start() async throws(BlueZError) {
         guard watch == nil, matches.isEmpty else { return }
@@ -165,7 +165,7 @@ public actor BlueZClient {
         agent?.isRegistered = false
         serial?.isRegistered = false
         serial?.timer?.cancel()
-        logger.info("bluetoothd is gone")
+        logger.info("bluetoothd has left the bus")
         report(tree.clear())
         if wasLoaded { report([.unavailable]) }
     }
@@ -207,7 +207,7 @@ public actor BlueZClient {
         let events = tree.load(objects)
         let later = buffered.filter { $0.serial > serial }
         buffered = []
-        logger.info("bluetoothd is there", metadata: ["adapters": "\(tree.adapters.count)"])
+        logger.info("bluetoothd is on the bus", metadata: ["adapters": "\(tree.adapters.count)"])
         report(events)
         for message in later { apply(message) }
         report([.available])
@@ -252,8 +252,8 @@ public actor BlueZClient {
         }
     }
 
-    /// A person makes some twenty edges a second, and an accessory may repeat each: what is beyond this is no person's. The burst leaves
-    /// room for values that are told in pieces.
+    /// A person makes at most about twenty edges a second, and an accessory may repeat each. A higher rate does not
+    /// come from a person. The burst size allows for values that arrive in pieces.
     private static let bound = DBusSignalBound(
         sender: BlueZName.service, namespace: BlueZName.manager, groupElements: 4,
         properties: [.init(BlueZName.characteristic, "Value"), .init(BlueZName.battery, "Percentage")],

@@ -1,4 +1,4 @@
-// What happens in BlueZ, as its users are told.
+// The events of BlueZ.
 import MonotonicTime
 
 /// Something that happened. Events come in an order that makes sense: an object is added before anything happens to it
@@ -22,7 +22,8 @@ public enum BlueZEvent: Hashable, Sendable {
     case deviceAdded(Device)
     /// A property of a device changed.
     case deviceChanged(Device)
-    /// A device was heard, as strongly as before: BlueZ tells each advertisement when a discovery asks for duplicates.
+    /// A device was heard with unchanged signal strength. BlueZ reports each advertisement when a discovery asks for
+    /// duplicates.
     case deviceHeard(DeviceIdentifier)
     /// A device has a link. Also reported for those that have one when they are first seen.
     case deviceConnected(DeviceIdentifier)
@@ -45,7 +46,8 @@ public enum BlueZEvent: Hashable, Sendable {
     /// A notification or indication, or a value that some program read: its bytes, also when equal to those before,
     /// and when they were taken off the bus.
     case valueChanged(CharacteristicIdentifier, [UInt8], at: Instant)
-    /// A device sends more values a second than are looked at, of which only the newest count from now on; nil: not any more.
+    /// A device sends more values per second than are read; only the newest ones count from now on. nil: the flood has
+    /// ended.
     case flooding(DeviceIdentifier, perSecond: Int?)
     /// A characteristic is gone.
     case characteristicRemoved(CharacteristicIdentifier)

@@ -1,4 +1,4 @@
-// What exists in BlueZ, kept true by what BlueZ says. Pure: messages in, events out.
+// The objects of BlueZ, kept up to date from its messages. Pure: messages in, events out.
 import DBus
 import MonotonicTime
 
@@ -11,7 +11,7 @@ struct BlueZTree {
     private(set) var devices: [DeviceIdentifier: Device] = [:]
     private(set) var services: [ServiceIdentifier: Service] = [:]
     private(set) var characteristics: [CharacteristicIdentifier: Characteristic] = [:]
-    /// Characteristics whose service has not been told yet: not reported.
+    /// Characteristics whose service is not known yet. They are not reported.
     private var orphans: Set<CharacteristicIdentifier> = []
     /// A reason that came ahead of `Connected` = false.
     private var reasons: [DeviceIdentifier: DisconnectReason] = [:]
@@ -131,7 +131,7 @@ struct BlueZTree {
     private mutating func add(_ identifier: DeviceIdentifier, _ properties: [String: DBusValue]) -> [BlueZEvent] {
         guard devices[identifier] == nil else { return change(identifier, properties, []) }
         guard devices.count < Self.devicesMaximum else {
-            complaints.append("\(identifier.path): more than \(Self.devicesMaximum) devices; not taken")
+            complaints.append("\(identifier.path): more than \(Self.devicesMaximum) devices; this one is ignored")
             return []
         }
         var device = Device(identifier)
@@ -257,7 +257,8 @@ struct BlueZTree {
 
     private mutating func hasRoom(_ path: DBusObjectPath) -> Bool {
         guard services.count + characteristics.count < Self.attributesMaximum else {
-            complaints.append("\(path): more than \(Self.attributesMaximum) services and characteristics; not taken")
+            complaints.append(
+                "\(path): more than \(Self.attributesMaximum) services and characteristics; this one is ignored")
             return false
         }
         return true

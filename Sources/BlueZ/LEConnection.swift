@@ -6,9 +6,9 @@ import Glibc
 public struct LEConnectionParameters: Hashable, Sendable {
     /// How often the two sides meet: 7.5 ms … 4 s. A notification waits for at most one interval.
     public let interval: ClosedRange<Duration>
-    /// How many meetings the device may skip: 0 … 499.
+    /// How many connection events the device may skip: 0 … 499.
     public let latency: Int
-    /// After how long a silence the link is lost: 100 ms … 32 s, more than twice what may pass between meetings.
+    /// The supervision timeout: 100 ms … 32 s, more than twice the longest time between connection events.
     public let supervisionTimeout: Duration
 
     /// Parameters in these bounds.
@@ -40,7 +40,7 @@ public struct LEConnectionParameters: Hashable, Sendable {
     }
 }
 
-/// Why link parameters could not be asked for. All of them leave the link as it is.
+/// Why link parameters could not be requested. None of these errors changes the link.
 public enum LEConnectionError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The values are out of bounds.
     case invalidParameters(String)

@@ -1,9 +1,9 @@
-// Hears from the controller itself when a link ends, at the same time as the kernel. It needs no capability.
+// Learns from the controller when a link ends, at the same time as the kernel does. It needs no capability.
 import CBluetooth
 import Glibc
 import Reactor
 
-/// Who knows the links of one adapter.
+/// An object that tracks the links of one adapter.
 public protocol LELinkListener: AnyObject {
     /// The links that the kernel has now.
     func links() throws(LEConnectionError) -> [LELink]

@@ -1,5 +1,5 @@
-// The Low Energy links as the kernel has them. BlueZ 5.66 can miss that one went and came back within a few hundred milliseconds: it goes on
-// saying `Connected`, and a button that was held then would be held for ever.
+// The Low Energy links in the kernel's list. BlueZ 5.66 can miss that a link ended and came back within a few hundred
+// milliseconds. It then still reports `Connected`, and a button that was held at that time would stay held for ever.
 
 /// A Low Energy link.
 public struct LELink: Hashable, Sendable {
@@ -8,7 +8,7 @@ public struct LELink: Hashable, Sendable {
     /// Whom it leads to: the identity address of a bonded device.
     public let device: BluetoothAddress
 
-    /// A link as the kernel tells it.
+    /// A link in the kernel's list.
     public init(handle: UInt16, device: BluetoothAddress) {
         self.handle = handle
         self.device = device
@@ -26,7 +26,7 @@ public struct LELinks: Sendable {
 
     /// The kernel's list, as it is now.
     ///
-    /// - Returns: The devices of which `lost` says something else than before.
+    /// - Returns: The devices whose `lost` has changed.
     public mutating func update(_ links: [LELink]) -> Set<BluetoothAddress> {
         let before = lost
         let present = Set(links.map(\.device))

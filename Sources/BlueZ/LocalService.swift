@@ -1,4 +1,5 @@
-// What this machine offers to others: a GATT service with values to read (GattManager1), and an advertisement of it (LEAdvertisingManager1).
+// What this machine offers to other devices: a GATT service with readable values (GattManager1), and its advertisement
+// (LEAdvertisingManager1).
 import DBus
 import Logging
 
@@ -16,7 +17,8 @@ public struct LocalService: Hashable, Sendable {
     }
 }
 
-/// What this machine advertises, by which others can also connect to it. Legacy advertising data has 31 bytes, of which 3 are flags.
+/// What this machine advertises; others can connect to it by the advertisement. Legacy advertising data has 31 bytes,
+/// of which 3 are flags.
 public struct LocalAdvertisement: Hashable, Sendable {
     /// The services that are named: 18 bytes for one of 128 bits.
     public var services: [BluetoothUUID]
@@ -103,7 +105,7 @@ extension BlueZClient {
         }
     }
 
-    /// Offers and advertises nothing any more. That it did not is no error.
+    /// Withdraws the service and its advertisement. It succeeds if there are none.
     public func withdraw(from adapter: AdapterIdentifier) async {
         guard let old = offer else { return }
         offer = nil
@@ -201,6 +203,6 @@ extension BlueZClient {
 
 /// The errors that bluetoothd knows of a characteristic (`org.bluez.GattCharacteristic`).
 private enum LocalReply {
-    static let failed = DBusErrorReply("org.bluez.Error.Failed", "nothing is offered any more")
+    static let failed = DBusErrorReply("org.bluez.Error.Failed", "the service is no longer offered")
     static let invalidOffset = DBusErrorReply("org.bluez.Error.InvalidOffset", "the value is shorter")
 }

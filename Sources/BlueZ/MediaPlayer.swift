@@ -4,7 +4,7 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// A key of a headset as BlueZ hands it to a media player; of its release nothing is told.
+/// A key of a headset, as BlueZ passes it to a media player. BlueZ does not report its release.
 public enum MediaKey: String, CaseIterable, Hashable, Sendable {
     /// Play.
     case play = "Play"
@@ -83,7 +83,7 @@ public actor MediaPlayer {
 
     // MARK: Life
 
-    /// Exports the player and registers it wherever there is Bluetooth. What fails is told as `.problem` and tried again.
+    /// Exports the player and registers it with every adapter. A failure is reported as `.problem` and retried.
     public func start() async {
         guard !registration.isWanted else { return }
         registration.isWanted = true
@@ -151,7 +151,7 @@ public actor MediaPlayer {
                 scheduleReconcile()
             } catch {
                 guard current == life, registration.isWanted else { return }
-                tell("bluetoothd's adapters cannot be read for the media player, tried again: \(error)")
+                tell("bluetoothd's adapters cannot be read for the media player; retrying: \(error)")
                 readAttempts += 1
                 timer?.cancel()
                 timer = loop.schedule(after: MediaPlayerRegistration.firstRetry * min(readAttempts, 60)) {
@@ -234,8 +234,8 @@ public actor MediaPlayer {
             } else {
                 registration.didFail(adapter, at: .now)
                 tell(
-                    "\(BlueZError(error, during: "register a media player on \(adapter)")); the keys of headsets do not come; "
-                        + "tried again (does bluetoothd run without its plug-in avrcp?)")
+                    "\(BlueZError(error, during: "register a media player on \(adapter)")); the keys of headsets do not arrive; "
+                        + "retrying (check that bluetoothd runs with its plug-in avrcp)")
             }
         }
         tellRegistered()

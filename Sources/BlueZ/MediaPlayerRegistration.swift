@@ -20,7 +20,7 @@ struct MediaPlayerRegistration: Sendable {
 
     init(isWanted: Bool = false) { self.isWanted = isWanted }
 
-    /// An adapter that takes media players was switched on or off, or is told for the first time.
+    /// An adapter that accepts media players was switched on or off, or was reported for the first time.
     mutating func setPowered(_ isPowered: Bool, _ adapter: AdapterIdentifier) {
         if isPowered { powered.insert(adapter) } else { powered.remove(adapter) }
         failures[adapter] = nil

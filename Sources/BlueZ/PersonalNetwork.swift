@@ -6,12 +6,13 @@ extension BlueZClient {
     /// The role of the machine that others connect to: the network access point (Bluetooth PAN profile 1.0, 2.1).
     private static let accessPoint = DBusValue.string("nap")
 
-    /// Connects to the network of a paired device. bluetoothd keeps it until `disconnectNetwork`, the end of the link, or the end of this
-    /// client's connection to the bus; `networkDisconnected` tells of it.
+    /// Connects to the network of a paired device. bluetoothd keeps it until `disconnectNetwork`, the end of the link,
+    /// or the end of this client's connection to the bus; `networkDisconnected` reports the end.
     ///
-    /// - Returns: The network interface, such as `bnep0`. It is up, and has no address but the kernel's own link-local one.
-    /// - Throws: A kind `notSupported` when the device offers no network, `unreachable` when it does not answer, `notPermitted` or
-    ///   `unreachable` when it does not let this machine in.
+    /// - Returns: The network interface, such as `bnep0`. It is up, and its only address is the kernel's link-local
+    ///   one.
+    /// - Throws: A kind `notSupported` when the device offers no network, `unreachable` when it does not answer,
+    ///   `notPermitted` or `unreachable` when it does not let this machine in.
     public func connectNetwork(_ device: DeviceIdentifier) async throws(BlueZError) -> String {
         let operation = "connect to the network of \(device)"
         var values: [DBusValue]
@@ -41,7 +42,7 @@ extension BlueZClient {
     /// IFNAMSIZ is 16, its end included.
     private static let interfaceNameLengths = 1...15
 
-    /// Ends the connection to the network of a device. That there is none is no error.
+    /// Disconnects from the network of a device. It succeeds if there is no connection.
     public func disconnectNetwork(_ device: DeviceIdentifier) async throws(BlueZError) {
         do throws(BlueZError) {
             _ = try await call(
@@ -69,7 +70,7 @@ extension BlueZClient {
         }
     }
 
-    /// Offers no network any more. That none was offered is no error.
+    /// Stops offering a network. It succeeds if none was offered.
     public func withdrawNetwork(from adapter: AdapterIdentifier) async {
         do throws(BlueZError) {
             _ = try await call(

@@ -1,4 +1,4 @@
-// Takes typed properties out of what BlueZ sent, and notes those of a wrong type instead of believing them.
+// Reads typed properties from BlueZ's messages. A property of a wrong type is reported and ignored.
 import DBus
 
 /// The properties of one message.
@@ -21,5 +21,5 @@ struct PropertyReader {
         if let value: T = take(name) { target = value }
     }
 
-    mutating func complain(_ name: String) { complaints.append("\(name) has no sensible value") }
+    mutating func complain(_ name: String) { complaints.append("\(name) has an invalid value") }
 }

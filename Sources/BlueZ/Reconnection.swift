@@ -1,4 +1,4 @@
-// Known devices reconnect by themselves: a GattProfile1 with the services' UUIDs, registered on each adapter.
+// Lets known devices reconnect automatically: a GattProfile1 with the services' UUIDs, registered with each adapter.
 import DBus
 import Logging
 import MonotonicTime
@@ -171,7 +171,9 @@ extension BlueZClient {
             }
             if error.kind == .noSuchObject {
                 // An adapter without Low Energy has no GattManager1, and will not get one.
-                logger.debug("no reconnection by itself", metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
+                logger.debug(
+                    "automatic reconnection is not available",
+                    metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
                 reconciler.didRegister(adapter, uuids)
                 return
             }

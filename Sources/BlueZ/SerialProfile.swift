@@ -4,7 +4,7 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// What bluetoothd tells the serial profile.
+/// The events of the serial profile.
 public enum SerialProfileEvent: Sendable {
     /// A serial connection with a device is made, by us or by the device. The descriptor is the receiver's.
     case connected(DeviceIdentifier, DBusDescriptor)
@@ -125,14 +125,14 @@ extension BlueZClient {
 
     // MARK: Connecting
 
-    /// Connects a device's serial port. Before it returns, the handler was given the connection.
+    /// Connects a device's serial port. The handler gets the connection before this returns.
     ///
-    /// bluetoothd asks the device for its services if it does not know them, and pages it if there is no link: that takes 5 s
-    /// when nobody answers.
+    /// bluetoothd asks the device for its services if it does not know them, and pages it if there is no link, which
+    /// takes 5 s if the device does not answer.
     ///
-    /// - Throws: A kind `notSupported` when the device shows no serial port, `inProgress` while another attempt runs, `unreachable`,
-    ///   `authenticationFailed`. It may also return without a connection, when bluetoothd found no record (5.66), or believes
-    ///   that there is one.
+    /// - Throws: A kind `notSupported` when the device shows no serial port, `inProgress` while another attempt runs,
+    ///   `unreachable`, `authenticationFailed`. It may also return without a connection, when bluetoothd found no
+    ///   record (5.66), or believes that there is one.
     public func connectSerial(_ device: DeviceIdentifier) async throws(BlueZError) {
         let operation = "connect the serial port of \(device)"
         guard serial?.isRegistered == true else {
@@ -152,7 +152,7 @@ extension BlueZClient {
             timeout: BlueZTimeout.connect, during: "connect \(profile) of \(device)")
     }
 
-    /// Disconnects one profile of a device (`Device1.DisconnectProfile`). Not connected is no error.
+    /// Disconnects one profile of a device (`Device1.DisconnectProfile`). It succeeds if the profile is not connected.
     public func disconnectProfile(_ device: DeviceIdentifier, _ profile: BluetoothUUID) async throws(BlueZError) {
         do throws(BlueZError) {
             _ = try await call(
@@ -197,7 +197,7 @@ extension BlueZClient {
         }
         switch call.member {
         case "Release":
-            logger.debug("bluetoothd let go of the serial profile")
+            logger.debug("bluetoothd released the serial profile")
             serial?.isRegistered = false
             registerSerialLater()
         case "NewConnection":
@@ -205,7 +205,8 @@ extension BlueZClient {
                 let descriptor = call.arguments[1].descriptorValue
             else { throw DBusErrorReply("org.bluez.Error.Rejected", "no device at that path") }
             guard state.handler(.connected(device, descriptor)) else {
-                logger.info("serial connection not wanted", metadata: ["device": "\(device)"])
+                logger.info(
+                    "serial connection refused: the device is not an accessory", metadata: ["device": "\(device)"])
                 throw DBusErrorReply("org.bluez.Error.Rejected", "not an accessory of this machine")
             }
         case "RequestDisconnection":

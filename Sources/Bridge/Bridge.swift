@@ -1,4 +1,5 @@
-// Carries events between talk key, channel service and relay link, and does what `BridgeStateMachine` says.
+// Passes events between the talk key, the channel service and the relay link, and carries out the actions of
+// `BridgeStateMachine`.
 import Accessories
 import Audio
 import ChannelService
@@ -9,7 +10,7 @@ import PushToTalkCore
 import Reactor
 import RelayClient
 
-/// What the bridge tells those who show or press things.
+/// The events that the bridge reports to the user interface and to controls.
 public enum BridgeEvent: Sendable, Equatable {
     /// Something that `Bridge.serviceDetail` or the channel service's snapshot shows is different.
     case changed
@@ -21,8 +22,8 @@ public enum BridgeEvent: Sendable, Equatable {
     case channelEnded(String)
 }
 
-/// One channel for as long as it is joined: its talk key, the channel service and, where the media are the daemon's, its link.
-/// All of them live on one loop, so a press crosses no thread.
+/// One joined channel: its talk key, the channel service and, if the daemon carries the media, its link. All of them
+/// run on one loop, so a press does not cross threads.
 public actor Bridge {
     /// Called once on the loop: with nil when it is done, or with why not.
     public typealias Answer = @Sendable (PTChannelError?) -> Void
@@ -83,7 +84,7 @@ public actor Bridge {
         }
     }
 
-    /// Leaves the channel, ending what goes on there, and the relay. On the loop, and not from within a handler.
+    /// Leaves the channel and the relay, and ends any transmission. On the loop, and not from within a handler.
     ///
     /// - Parameter reason: nil when the channel service has left it already, or is shut down.
     public func close(_ reason: PTChannelLeaveReason?) {
@@ -114,8 +115,8 @@ public actor Bridge {
     /// `holder` presses the talk key.
     ///
     /// - Parameters:
-    ///   - urgency: An emergency that is refused goes on asking, for a while and as long as it is held.
-    ///   - completion: With nil when the microphone records or another holder talks already.
+    ///   - urgency: A refused emergency is retried for a while, as long as it is held.
+    ///   - completion: Called with nil when the microphone records or another holder is already talking.
     public func press(
         _ holder: TalkKey.Holder, urgency: TransmitUrgency = .normal, completion: Answer? = nil
     ) {
@@ -166,7 +167,7 @@ public actor Bridge {
         if let error { throw error }
     }
 
-    /// Ends the transmission, whoever began it: those who hold the talk key have to press again.
+    /// Ends the transmission, regardless of who began it. Everyone who holds the talk key has to press again.
     ///
     /// - Throws: `transmissionNotFound`.
     public func requestStop(_ source: PTChannelTransmitRequestSource) async throws(PTChannelError) {
@@ -177,10 +178,10 @@ public actor Bridge {
         if let error { throw error }
     }
 
-    /// Ends the transmission, whoever began it, for somebody who does not wait for an answer.
+    /// Ends the transmission, regardless of who began it, without an answer.
     public func stop(_ source: PTChannelTransmitRequestSource) { handle(.requestedStop(source)) }
 
-    /// The program tells how its own service is; the channel's is no better than that.
+    /// The program reports the status of its own service. The channel's status is never better than that.
     public func setProgramStatus(_ status: PTServiceStatus) { handle(.programStatus(status)) }
 
     // MARK: Events in
@@ -294,7 +295,7 @@ public actor Bridge {
                 answer?(error)
                 // A release after the end of its transmission finds nothing to stop: no news.
                 guard let error, error.code != .transmissionNotFound, answer == nil else { return }
-                logger.warning("the channel does not do what was asked", metadata: ["why": "\(error.explanation)"])
+                logger.warning("the channel refused a request", metadata: ["why": "\(error.explanation)"])
             }
         }
     }

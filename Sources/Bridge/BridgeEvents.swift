@@ -1,4 +1,4 @@
-// What goes into the rules between button, channel manager and relay, and what comes out of them.
+// The events and actions of the rules that connect button, channel manager and relay.
 import Accessories
 import ChannelService
 import PushToTalkCore
@@ -15,19 +15,19 @@ extension BridgeStateMachine {
         case released(TalkKey.Holder)
         /// The program behind the channel asks to transmit; unlike a press it does not join a transmission of others.
         case requestedBegin(program: String)
-        /// It asks for the end of the transmission, whoever began it.
+        /// It requests the end of the transmission, regardless of who began it.
         case requestedStop(PTChannelTransmitRequestSource)
         /// The channel manager refused the begin that a press asked for.
         case beginRefused(PTChannelError)
         /// `Action.refuseBegin` was, against expectation, granted: the holder is the one who talks.
         case beganAfterAll(TalkKey.Holder)
-        /// The program behind the channel tells how its own service is.
+        /// The program behind the channel reports the status of its own service.
         case programStatus(PTServiceStatus)
-        /// The channel manager's delegate was told something.
+        /// A callback of the channel manager's delegate.
         case callback(DelegateCallback)
         /// The channel manager noticed something.
         case notice(ChannelManagerStateMachine.Notice)
-        /// The link told something.
+        /// An event of the link.
         case link(RelayLinkEvent)
         /// `Action.beginBurst` was done: this is the burst.
         case burstBegun(BurstID)
@@ -39,10 +39,10 @@ extension BridgeStateMachine {
 
     /// What is to be done.
     public enum Action: Equatable, Sendable {
-        /// Ask the channel manager to begin transmitting for this holder, who is answered with what comes of it; a refusal comes
-        /// back as `beginRefused`. `floor`: what the link has told of whether others do.
+        /// Ask the channel manager to begin transmitting for this holder, which gets the outcome as its answer. A
+        /// refusal comes back as `beginRefused`. `floor`: what the link knows about other talkers.
         case beginTransmitting(PTChannelTransmitRequestSource, floor: FloorOutlook = .idle)
-        /// Ask it to begin though somebody transmits, so that it refuses and tells the program's delegate so.
+        /// Ask it to begin while somebody transmits, so that it refuses and calls the program's delegate.
         case refuseBegin(TalkKey.Holder)
         /// Answer a press that asked for nothing: nil when another holder talks already.
         case answer(TalkKey.Holder, PTChannelError?)
@@ -60,7 +60,7 @@ extension BridgeStateMachine {
         case floorGranted
         /// Prepare what is encoded for so much loss.
         case setExpectedLoss(percent: Int)
-        /// A burst of this participant begins; beside others when it has a number.
+        /// A burst of this participant begins. It has a number if several may talk at once.
         case beginReception(PTParticipant, TalkBurst? = nil)
         /// A frame of it.
         case play(ReceivedFrame, of: TalkBurst? = nil)

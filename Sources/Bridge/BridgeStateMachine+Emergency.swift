@@ -1,18 +1,18 @@
-// An emergency that finds somebody else speaking: it goes on asking for as long as the control is held. Pure.
+// Retries an emergency while somebody else is speaking, for as long as the control is held. Pure.
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
 
 /// An emergency that has not begun yet.
 struct EmergencyRetry: Hashable, Sendable {
-    /// How long it goes on asking; then its control has to be pressed again.
+    /// How long it is retried. After that its control has to be pressed again.
     static let limit = Duration.seconds(30)
-    /// How long after a refusal it is tried again at the latest, though nobody has told that the floor is free.
+    /// Maximum time from a refusal to the next try, even if nothing reports that the floor is free.
     static let interval = Duration.seconds(2)
 
     let until: Instant
     var nextTry: Instant
-    /// It has been asked again and is not refused yet.
+    /// A request was sent again and is not answered yet.
     var isTrying = false
 
     var nextDeadline: Instant? { isTrying ? nil : min(nextTry, until) }

@@ -1,4 +1,4 @@
-// What the relay's link tells, and what the channel manager hears of it.
+// Events of the relay's link, and what the channel manager learns from them.
 import ChannelService
 import MonotonicTime
 import PushToTalkCore
@@ -106,12 +106,12 @@ extension BridgeStateMachine {
             actions.append(
                 .transmissionRefused(PTChannelError(.transmissionInProgress, explanation: "\(talker) speaking")))
         case .denied(.listenOnly): refuse("this device may only listen on the channel")
-        case .denied(.queueFull): refuse("too many wait for the floor already")
+        case .denied(.queueFull): refuse("the queue for the floor is full")
         case .denied(.tooSoon(let time)): refuse("the last transmission was too long; wait \(time) and press again")
         case .denied(.refused(let words)): refuse(words)
-        case .notAnswered: refuse("the relay did not answer in time")
+        case .notAnswered: refuse("the relay did not answer in time; press again")
         case .linkUnavailable: refuse(serviceDetail.isEmpty ? "the connection to the relay was lost" : serviceDetail)
-        case .tooManyBursts: refuse("earlier bursts are still on their way")
+        case .tooManyBursts: refuse("earlier bursts are still being sent; press again")
         }
     }
 
@@ -147,7 +147,7 @@ extension FloorRevocation {
         switch self {
         case .talkTimeLimit: "the relay's talk-time limit was reached"
         case .noMedia: "the relay received no sound"
-        case .preempted(let words): words.isEmpty ? "somebody more important speaks" : words
+        case .preempted(let words): words.isEmpty ? "a member with a higher priority speaks" : words
         case .notPermitted: "this device may only listen on the channel"
         case .other(let words): words
         }

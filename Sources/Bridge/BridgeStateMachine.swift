@@ -1,4 +1,4 @@
-// Between button, channel manager and relay: what each hears of the others. Pure.
+// The rules that connect button, channel manager and relay. Pure.
 import Accessories
 import ChannelService
 import FoundationEssentials
@@ -8,9 +8,9 @@ import RelayClient
 
 /// The rules that join the talk key, the channel manager and the relay's link on one channel.
 ///
-/// The talk key's edges become begin and stop requests; what the channel manager tells becomes bursts on the link; what
-/// the link tells becomes service status, refusals and the active remote participant. Events go in, actions come out,
-/// to be carried out in order before the next event. When `nextDeadline` has come, it wants `Event.deadlineReached`.
+/// Edges of the talk key become begin and stop requests. Callbacks of the channel manager become bursts on the link.
+/// Events of the link become the service status, refusals and the active remote participant. Events go in and actions
+/// come out. Carry the actions out in order before the next event. At `nextDeadline`, send `Event.deadlineReached`.
 public struct BridgeStateMachine: Sendable {
     /// Somebody else who talks.
     struct Speaker: Sendable {
@@ -38,22 +38,22 @@ public struct BridgeStateMachine: Sendable {
     /// What waits has got the floor: it begins in a moment.
     var hasFloor = false
     var burst: BurstID?
-    /// Who has the floor or is being heard, the longest first; no more than are allowed to talk.
+    /// Members that have the floor or are being heard, the longest first. At most as many as may talk at once.
     var speakers: [Speaker] = []
     /// How many may talk at once.
     var talkersAllowed = 1
-    /// Counts the bursts of those who talk beside others.
+    /// Counts the bursts on channels where several may talk at once.
     var talkBursts: UInt32 = 0
     /// What the link has become during a burst that it has not ended.
     var heldStatus: PTServiceStatus?
     var linkStatus: PTServiceStatus
-    /// The link is not ready, but is being made: what is said now may still be sent.
+    /// The link is not ready but connecting: speech recorded now may still be sent.
     var isLinkComing: Bool
     /// What the program behind the channel says of its own service.
     private var programStatus = PTServiceStatus.ready
     /// Why the link is not ready, in words for the user; empty when it is.
     var linkDetail = ""
-    /// What is encoded bears so many percent of loss, as listeners have told.
+    /// The loss in percent that the encoder prepares for, as listeners have reported it.
     var expectedLoss = 0
     /// Why the link was lost or not made, until it is ready.
     var lastFailure: String?
@@ -63,9 +63,10 @@ public struct BridgeStateMachine: Sendable {
     }
     var actions: [Action] = []
 
-    /// A bridge of which nothing has been told yet.
+    /// A bridge before its first event.
     ///
-    /// - Parameter hasLink: Whether speech goes over a link; else only the program's word counts for the service.
+    /// - Parameter hasLink: Whether speech goes over a link. Without one the service status is the one that the program
+    ///   reports.
     public init(hasLink: Bool = true) {
         self.hasLink = hasLink
         linkStatus = hasLink ? .connecting : .ready
@@ -94,7 +95,7 @@ public struct BridgeStateMachine: Sendable {
     /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
     public var nextDeadline: Instant? { emergencyRetry?.nextDeadline }
 
-    /// Takes an event in, and tells what is to be done about it, in order.
+    /// Handles an event and returns the actions to carry out, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
         case .pressed(let holder, let urgency): pressed(holder, urgency)

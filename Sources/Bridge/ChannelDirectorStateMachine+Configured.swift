@@ -1,4 +1,4 @@
-// Several configured channels: one of them is the device's, changed by a control, a command or a user. Pure.
+// Several configured channels: one of them is active, and a control, a command or a user changes it. Pure.
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
@@ -13,10 +13,11 @@ public enum ChannelStep: Hashable, Sendable {
     case name(String)
 }
 
-/// Changes that came one after the other, as fingers on a channel knob make them.
+/// Changes in quick succession, as from a channel knob.
 ///
-/// The first one is carried out at once; those that follow within `pause` are carried out together when nobody has pressed for that
-/// long, so that no relay is connected to for a channel that is passed over. Only then is told which channel it is.
+/// The first change is carried out at once. Those that follow within `pause` are carried out as one change after a
+/// pause of that length, so that no connection is made to the relay of a channel that is passed over. The channel is
+/// announced only then.
 struct ChannelChanges: Hashable, Sendable {
     /// Presses closer than this to each other belong together.
     static let pause = Duration.milliseconds(400)
@@ -36,7 +37,7 @@ struct ChannelChanges: Hashable, Sendable {
         return isFirst
     }
 
-    /// It is carried out at once, and told at the next deadline.
+    /// The change is carried out at once and announced at the next deadline.
     mutating func changed(at now: Instant) {
         wanted = nil
         nextDeadline = now
@@ -102,7 +103,7 @@ extension ChannelDirectorStateMachine {
     private func target(of step: ChannelStep) throws(PTChannelError) -> Int {
         guard isOpen else {
             throw PTChannelError(
-                .screenTimeRestriction, explanation: "push to talk is not used at this hour ([policy] in pttd.toml)")
+                .screenTimeRestriction, explanation: "push to talk is disabled at this hour ([policy] in pttd.toml)")
         }
         if let active, !active.isConfigured {
             let whose = active.owner == nil ? "a user" : "a program"
@@ -122,7 +123,7 @@ extension ChannelDirectorStateMachine {
         guard channels.count > 1 else {
             throw PTChannelError(
                 .channelNotFound,
-                explanation: "no other channel is configured; pttd.toml names several with a [[channel]] for each")
+                explanation: "no other channel is configured; write a [[channel]] table for each channel in pttd.toml")
         }
         let from = changes.wanted ?? chosen
         return (from + (step == .up ? 1 : channels.count - 1)) % channels.count

@@ -1,4 +1,4 @@
-// Which channel is the device's active one, and which program stands behind it. Pure.
+// Decides which channel is active on the device, and which program is behind it. Pure.
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
@@ -57,7 +57,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         case forget
         /// Have D-Bus start the program, which registers then.
         case startProgram(name: String)
-        /// The program stands behind the active channel from now on: tell it the channel and what goes on there.
+        /// The program is behind the active channel from now on: report the channel and its state to it.
         case hand(to: BusProgram)
         /// The program that stood behind the active channel is gone.
         case orphan
@@ -98,8 +98,10 @@ public struct ChannelDirectorStateMachine: Sendable {
     /// A device without a channel.
     ///
     /// - Parameters:
-    ///   - channels: The channels of the configuration, one of which to be on unless something else is; each has a link.
-    ///   - relayCarriesPushes: Whether pushes may come by the configured relay; by the daemon's own, nobody sends any.
+    ///   - channels: The channels of the configuration, one of which to be on unless something else is; each has a
+    ///     link.
+    ///   - relayCarriesPushes: Whether pushes may come from the configured relay. Nobody sends pushes to the daemon's
+    ///     own relay.
     ///   - isOpen: Whether the policy's hours allow push to talk now.
     public init(
         channels: [ChannelMembership], policy: JoinPolicy = JoinPolicy(), relayCarriesPushes: Bool = true,
@@ -130,7 +132,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         return (configured(membership.uuid) ?? (membership.hasApplicationMedia ? channels.first : nil))?.link
     }
 
-    /// Takes an event in, and tells what is to be done about it, in order.
+    /// Handles an event and returns the actions to carry out, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
         case .started(let membership, let uuid):
@@ -175,7 +177,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         guard isOpen else { return "the hours of push to talk are over" }
         if let refusal = policy.refusal(application: membership.owner?.name) { return refusal.explanation }
         guard membership.hasApplicationMedia || link(of: membership) != nil else {
-            return "its invitation is not known any more"
+            return "its invitation is no longer known"
         }
         return nil
     }
@@ -212,11 +214,11 @@ public struct ChannelDirectorStateMachine: Sendable {
             throw PTChannelError(.unknown, explanation: "name the channel by its UUID, or give its ptt:// link")
         }
         guard join.link.map({ $0.channel.uuid == uuid }) ?? true else {
-            throw PTChannelError(.unknown, explanation: "the invitation is one to another channel than the UUID names")
+            throw PTChannelError(.unknown, explanation: "the invitation is for another channel than the UUID")
         }
         guard isOpen else {
             throw PTChannelError(
-                .screenTimeRestriction, explanation: "push to talk is not used at this hour ([policy] in pttd.toml)")
+                .screenTimeRestriction, explanation: "push to talk is disabled at this hour ([policy] in pttd.toml)")
         }
         let isReturn = program == nil && join.link == nil && configured(uuid) != nil
         if !isReturn, let refusal = policy.refusal(application: program?.name) { throw refusal }
@@ -232,7 +234,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         }
         guard isApplications || link != nil else {
             let explanation =
-                "pttd can carry the sound of channels only that it has an invitation to; give a ptt:// link"
+                "pttd carries sound only for channels that it has an invitation to; give a ptt:// link"
             throw PTChannelError(.unknown, explanation: explanation)
         }
         var descriptor = join.descriptor
@@ -300,7 +302,8 @@ public struct ChannelDirectorStateMachine: Sendable {
             if old.busName != program.busName { actions.append(.release(busName: old.busName)) }
         }
         guard programs.count < Self.programsMax else {
-            let explanation = "\(Self.programsMax) programs have a channel manager already; end one of them"
+            let explanation =
+                "\(Self.programsMax) programs already have a channel manager, which is the limit; end one of them"
             actions.append(.refuse(PTChannelError(.unknown, explanation: explanation)))
             return
         }

@@ -1,4 +1,4 @@
-// When what restores the active channel is kept on the disk, and when it is removed. Pure.
+// Decides when the record that restores the active channel is written to the disk, and when it is removed. Pure.
 import MonotonicTime
 
 /// What is to become of the restoration record, until the disk has taken it.
@@ -14,7 +14,7 @@ public struct RecordUpkeep: Sendable {
         case remove
     }
 
-    /// A disk that refused is asked again after so long.
+    /// The pause before the next attempt after a failed write.
     public static let retryInterval = Duration.seconds(10)
 
     /// What is wanted and was not asked for yet.

@@ -1,6 +1,6 @@
-// How a person learns that the loudspeaker or the microphone has failed, who cannot be told by sound. Pure.
+// Decides how to tell a person that the speaker or the microphone has failed, since sound cannot tell it. Pure.
 
-/// What to show when sound fails. A press that fails is told elsewhere; this is what nobody has pressed for.
+/// What to show when sound fails without a press. A failed press is reported elsewhere.
 public struct SoundAlerts: Sendable {
     /// How sound is.
     public struct State: Hashable, Sendable {
@@ -38,7 +38,7 @@ public struct SoundAlerts: Sendable {
     /// Everything works.
     public init() {}
 
-    /// Compares what is so with what was so.
+    /// Compares the new state with the previous one.
     public mutating func update(_ new: State) -> [News] {
         let old = state
         state = new

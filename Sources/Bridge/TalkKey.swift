@@ -51,10 +51,10 @@ public struct TalkKey: Sendable {
         return held.end(holder)
     }
 
-    /// The transmission ended, or never began, without a release: every press made so far is used up.
+    /// The transmission ended, or never began, without a release: every press so far is used up.
     ///
-    /// Only callers have to let go first. Accessories are told of it and report their next fresh press only, and what a program
-    /// or a click asks for is fresh each time.
+    /// Only callers have to release first. Accessories are informed and report only their next new press. A request of
+    /// a program or a click is always new.
     public mutating func transmissionEnded() {
         if seededFault("a-used-up-press-counts") { return }
         for case .caller(let caller) in holders { spent.insert(.caller(caller)) }

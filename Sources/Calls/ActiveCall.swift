@@ -1,7 +1,7 @@
-// What a telephone call is to push-to-talk: whose service tells of it, how far it has got, and who is at the other end.
+// A phone call as push-to-talk sees it: the service that reports it, its state, and the other party.
 import DBus
 
-/// A service on the system bus that tells of telephone calls.
+/// A service on the system bus that reports phone calls.
 public enum CallService: String, CaseIterable, Hashable, Sendable, Comparable {
     /// oFono: modems, and phones whose calls it carries.
     case ofono = "oFono"
@@ -55,13 +55,13 @@ public enum CallState: Hashable, Sendable, CaseIterable {
 
 /// A call that the user is in.
 public struct ActiveCall: Hashable, Sendable, CustomStringConvertible {
-    /// Who tells of it.
+    /// The service that reports it.
     public let service: CallService
     /// Its object at that service.
     public let path: DBusObjectPath
     /// How far it has got; `isInProgress` is true.
     public let state: CallState
-    /// The other end's name and number as far as the network tells; "a call" when it does not.
+    /// The other party's name and number if the network reports them, else "a call".
     public let who: String
 
     /// For users: "oFono: Anna (+49 30 1234)".
@@ -83,7 +83,7 @@ struct CallFacts: Hashable, Sendable {
         if let name = other.name { self.name = name }
     }
 
-    /// Who is at the other end, for the user.
+    /// The other party, as text for the user.
     var who: String {
         let name = Self.printable(name), number = Self.printable(number)
         // oFono's and BlueZ's word for a caller who does not want to be known.

@@ -11,7 +11,7 @@ struct CallQuestion: Hashable, Sendable {
 
 /// A signal of a service, as the rules see it.
 struct CallSignal: Hashable, Sendable {
-    /// The sender's number for it: tells whether it came before or after an answer.
+    /// The sender's serial number: it shows whether the signal came before or after an answer.
     var serial: UInt32
     var path: DBusObjectPath
     var interface: String
@@ -19,11 +19,11 @@ struct CallSignal: Hashable, Sendable {
     var arguments: [DBusValue]
 }
 
-/// What an answer or a signal means. A line is what calls run over: a modem, or a connected phone.
+/// The meaning of an answer or a signal. A line carries calls: a modem, or a connected phone.
 enum CallUpdate: Hashable, Sendable {
     /// Exactly these lines exist.
     case lines([DBusObjectPath])
-    /// This line is no more, and its calls are over.
+    /// This line has gone, and its calls have ended.
     case lineGone(DBusObjectPath)
     /// Exactly these calls run over this line.
     case calls(line: DBusObjectPath, [DBusObjectPath: CallFacts])
@@ -96,5 +96,5 @@ func objects(_ arguments: [DBusValue]) throws(DBusError) -> [(path: DBusObjectPa
     return result
 }
 
-/// What `GetManagedObjects` answers, and `InterfacesAdded` tells of one object.
+/// The answer to `GetManagedObjects`, and the content of `InterfacesAdded` for one object.
 typealias ManagedObjects = [DBusObjectPath: [String: [String: DBusValue]]]

@@ -1,14 +1,14 @@
-// Hears the services on the bus and tells which calls the user is in.
+// Listens to the services on the bus and reports the user's calls.
 import DBus
 import Logging
 import MonotonicTime
 import Reactor
 
-/// Which telephone calls go on on this machine, as oFono, ModemManager and BlueZ tell it.
+/// The current phone calls on this machine, as oFono, ModemManager and BlueZ report them.
 ///
 /// It uses whichever of them is on the bus, now or later, and starts none. It asks once when a service appears and then
-/// listens: nothing is polled, and a machine without telephony costs nothing. A service that leaves the bus takes its calls
-/// with it. Messages that make no sense are logged and change nothing. What counts as being in a call: `CallState.isInProgress`.
+/// listens: nothing is polled, and a machine without telephony costs nothing. A service that leaves the bus takes its
+/// calls with it. Invalid messages are logged and ignored. What counts as being in a call: `CallState.isInProgress`.
 public actor CallMonitor {
     /// The loop it lives on.
     public nonisolated let loop: EventLoop
@@ -54,7 +54,7 @@ public actor CallMonitor {
     /// The calls that the user is in.
     public var calls: [ActiveCall] { machine.active }
 
-    /// Begins to listen. That no service is there is no error, nor that there is no bus yet.
+    /// Begins to listen. Neither a service nor the bus has to be present.
     /// - Throws: When the bus refuses the signal matches; then nothing is heard.
     public func start() async throws(DBusError) {
         guard !isStarted else { return }
@@ -97,11 +97,11 @@ public actor CallMonitor {
         guard new != old else { return }
         owners[service] = new
         if old != nil {
-            logger.info("no more calls from a service that left the bus", metadata: ["service": "\(service.rawValue)"])
+            logger.info("a call service has left the bus", metadata: ["service": "\(service.rawValue)"])
             carryOut(machine.handle(.vanished(service), at: .now))
         }
         if new != nil {
-            logger.info("calls are told by a service on the bus", metadata: ["service": "\(service.rawValue)"])
+            logger.info("a call service is on the bus", metadata: ["service": "\(service.rawValue)"])
             carryOut(machine.handle(.appeared(service), at: .now))
         }
     }

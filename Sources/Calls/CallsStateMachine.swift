@@ -1,4 +1,4 @@
-// Which calls go on, kept true by what the services say. Pure: messages in, questions and reports out.
+// The current calls, kept up to date from the services' messages. Pure: messages in, questions and reports out.
 import DBus
 import MonotonicTime
 
@@ -128,7 +128,7 @@ struct CallsStateMachine {
         _ outstanding: Outstanding, of service: CallService, at now: Instant, _ actions: inout [Action]
     ) {
         guard outstanding.attempt < Self.attemptsMaximum else {
-            return actions.append(.complain(service, "\(outstanding.question.method): not asked again"))
+            return actions.append(.complain(service, "\(outstanding.question.method): giving up"))
         }
         guard services[service]?.retries.contains(where: { $0.question == outstanding.question }) == false else {
             return
@@ -138,7 +138,7 @@ struct CallsStateMachine {
             Retry(question: outstanding.question, attempt: outstanding.attempt + 1, at: now + pause))
     }
 
-    /// An answer tells what was so when it was sent: what was signalled after that is heard again on top of it.
+    /// An answer describes the state at the time when it was sent, so signals that came later are applied to it again.
     private mutating func answered(
         _ service: CallService, _ number: UInt64, _ serial: UInt32, _ arguments: [DBusValue], at now: Instant,
         _ actions: inout [Action]

@@ -1,4 +1,4 @@
-// Whether the user of a program is the one who sits at the machine, as logind tells it.
+// Whether a program belongs to the user at the machine, as logind reports it.
 import DBus
 import Logging
 import MonotonicTime
@@ -19,7 +19,7 @@ public actor ForegroundMonitor {
 
     /// The longest that `isForeground` takes.
     public static let timeLimit = Duration.milliseconds(200)
-    /// Sessions remembered at most; beyond, logind is asked anew.
+    /// Maximum number of remembered sessions. For further ones logind is asked again.
     static let sessionsMaximum = 256
 
     private static let service = "org.freedesktop.login1"
@@ -47,7 +47,7 @@ public actor ForegroundMonitor {
         self.logger = logger
     }
 
-    /// Begins to listen to logind. That it is not there is no error.
+    /// Begins to listen to logind, which need not be present.
     /// - Throws: When the bus refuses the signal matches.
     public func start() async throws(DBusError) {
         guard watch == nil, matches.isEmpty else { return }
@@ -83,7 +83,7 @@ public actor ForegroundMonitor {
     /// Whether the process is in the foreground. Takes at most `timeLimit`; never fails.
     ///
     /// - Parameters:
-    ///   - processIdentifier: The process, as the bus tells it of a caller.
+    ///   - processIdentifier: The caller's process, as the bus reports it.
     ///   - userIdentifier: The user it runs as, likewise.
     public func isForeground(processIdentifier: UInt32, userIdentifier: UInt32) async -> Bool {
         guard owner != nil else { return true }
@@ -95,7 +95,7 @@ public actor ForegroundMonitor {
             return try await isUserActive(userIdentifier, by: deadline)
         } catch {
             logger.notice(
-                "logind does not tell whether a program is in the foreground; taken to be",
+                "logind does not report whether a program is in the foreground; assuming that it is",
                 metadata: ["process": "\(processIdentifier)", "reason": "\(error)"])
             return true
         }

@@ -1,8 +1,8 @@
 // oFono's calls: org.ofono.Manager, Modem, VoiceCallManager and VoiceCall (oFono's doc/*-api.txt).
 import DBus
 
-/// A line is a modem; it has calls while `org.ofono.VoiceCallManager` is among its interfaces. PipeWire's stand-in for oFono
-/// (its "ofono" service for HFP) tells no interfaces, and is asked for calls all the same.
+/// A line is a modem; it has calls while `org.ofono.VoiceCallManager` is among its interfaces. PipeWire's replacement
+/// for oFono (its "ofono" service for HFP) reports no interfaces; it is asked for calls anyway.
 struct OfonoDialect: CallDialect {
     private static let service = CallService.ofono.busName
     private static let manager = "org.ofono.Manager"

@@ -1,4 +1,4 @@
-// What the channel service wants of a sound system: microphone, speaker and tones as one thing that comes and goes.
+// The sound system that the channel service needs: microphone, speaker and tones as one unit that is opened and closed.
 
 import Audio
 import MonotonicTime
@@ -6,10 +6,10 @@ import PushToTalkCore
 
 /// A sound system, as the channel service uses it. Confined to the service's loop.
 ///
-/// Commands return at once; what comes of them is told by events, on the loop. What is told from within a command is
-/// its own outcome; `stopCapture(.immediately)` tells nothing but the frames of the transmission that it cuts.
+/// Commands return at once, and events on the loop report their outcome. An event from within a command reports the
+/// outcome of that command. `stopCapture(.immediately)` reports only the frames of the transmission that it cuts.
 protocol AudioSession: AnyObject {
-    /// Whom events are told to. Set before the first command.
+    /// The receiver of the events. Set it before the first command.
     var handler: ((AudioSessionEvent) -> Void)? { get set }
     /// Frames of transmissions that were cut (`stopCapture(.immediately)`), dropped because they came too late.
     var framesCut: Int { get }
@@ -22,9 +22,9 @@ protocol AudioSession: AnyObject {
     /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
     func deactivate(_ playOut: ChannelManagerStateMachine.PlayOut)
     /// `ChannelManagerStateMachine.Action.startCapture`. `afterGoAhead`: the go-ahead tone sounds when the microphone
-    /// hears, and the transmission begins with it; `captureBegan` is told then.
+    /// hears, and the transmission begins with it; `captureBegan` is reported then.
     func startCapture(_ start: CaptureStart)
-    /// Listeners miss so many percent of what is sent: own speech is encoded to bear it.
+    /// Listeners lose `percent` of the packets; own speech is encoded to tolerate that.
     func setExpectedLoss(percent: Int)
     /// `ChannelManagerStateMachine.Action.stopCapture`.
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
@@ -38,11 +38,11 @@ protocol AudioSession: AnyObject {
     func endReception(lastSequence: UInt16, voice: Int)
     /// Drops received speech of a voice that was not heard yet; where no other voice plays, tones too.
     func dropReception(voice: Int)
-    /// Ends it all, threads included. Nothing is told afterwards but, by `closed`, that the devices are released.
+    /// Ends everything, including the threads. No event follows; `closed` is called when the devices are released.
     func close(_ closed: @escaping () -> Void)
 }
 
-/// What a sound system tells.
+/// The events of a sound system.
 enum AudioSessionEvent {
     /// `ChannelManagerStateMachine.Event.audioSessionActivated`.
     case activated
@@ -60,8 +60,8 @@ enum AudioSessionEvent {
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.
     case captureFailed(reason: String)
-    /// The tones have been heard, or not: they were dropped, or there is no speaker. It is closed. Told for a program's
-    /// media only.
+    /// The tones have been heard, or were dropped, or there is no speaker. The speaker is closed. Reported only for a
+    /// program's media.
     case tonesFinished(heard: Bool)
     /// A received burst has been heard to its end on a voice, as far as it came.
     case played(voice: Int)

@@ -60,16 +60,16 @@ extension ChannelService {
         case .serviceStatusChanged(let status): log("service \(status)")
         case .transmissionModeChanged(let mode): log("mode \(mode)")
         case .audioSessionFailed(let reason): log("sound failed: \(reason)", level: .error)
-        case .audioSessionInterrupted(let reason): log("sound is taken: \(reason)")
-        case .audioSessionInterruptionEnded: log("sound is free again")
+        case .audioSessionInterrupted(let reason): log("audio interrupted: \(reason)")
+        case .audioSessionInterruptionEnded: log("audio interruption ended")
         case .callsChanged(let calls): log("calls: \(calls.map(\.description))", level: .debug)
         case .programWanted: log("the channel's program is to be started")
         case .pushSettled(let push, .delivered):
             log("push delivered", ["push": "\(push.identifier)"], level: .debug)
         case .pushSettled(let push, .refused(let error)):
-            log("what a push wants cannot be done: \(error)", ["push": "\(push.identifier)"], level: .notice)
+            log("push not carried out: \(error)", ["push": "\(push.identifier)"], level: .notice)
         case .pushSettled(let push, .dropped(let reason)):
-            log("a push was dropped: \(reason)", ["push": "\(push.identifier)"], level: .notice)
+            log("push dropped: \(reason)", ["push": "\(push.identifier)"], level: .notice)
         case .channelDescriptorChanged, .pushTokenChanged, .accessoryButtonEventsEnabledChanged: break
         }
     }

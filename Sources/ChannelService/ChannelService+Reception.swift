@@ -7,10 +7,11 @@ import MonotonicTime
 import PushToTalkCore
 
 extension ChannelService {
-    /// A participant's burst begins: they are shown as speaking until it has been heard to its end. While another one is
-    /// heard, it waits for its turn. Nothing of it is played on a channel whose media are a program's.
+    /// A participant's burst begins: they are shown as speaking until it has been heard to its end. While another burst
+    /// is heard, it waits. On a channel whose media a program carries, nothing of it is played.
     ///
-    /// - Parameter burst: Where several may talk at once, which burst it is: it is heard at once, beside the others.
+    /// - Parameter burst: Identifies the burst where several may talk at once: it is heard immediately, mixed with the
+    ///   others.
     public func burstBegan(_ participant: PTParticipant, _ burst: TalkBurst? = nil) {
         receive(.began(participant, burst))
     }
@@ -58,7 +59,7 @@ extension ChannelService {
         }
     }
 
-    /// Plays a message that was kept elsewhere, under the same rules.
+    /// Plays a message from another store, under the same rules.
     ///
     /// - Parameters:
     ///   - participant: Who said it.

@@ -34,7 +34,7 @@ extension ChannelService {
         try await perform(record.joinRequest(status: status))
     }
 
-    /// Leaves the channel, ending what goes on there.
+    /// Leaves the channel, and ends what is in progress there.
     ///
     /// - Throws: `channelNotFound`.
     public func leave(

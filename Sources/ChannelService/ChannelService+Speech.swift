@@ -1,4 +1,4 @@
-// Speech as it passes, for the replay and for whoever keeps it elsewhere.
+// Taps speech for the replay memory and for recordings.
 
 import Audio
 import PushToTalkCore

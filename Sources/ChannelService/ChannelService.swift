@@ -91,7 +91,7 @@ public actor ChannelService {
     /// - Returns: What `removeObserver` takes; nil when there are `observersMax` already.
     public func addObserver(_ handler: @escaping @Sendable (ChannelServiceEvent) -> Void) -> ChannelObserverToken? {
         guard observers.count < Self.observersMax else {
-            logger.warning("a channel observer was refused: there are \(Self.observersMax) already")
+            logger.warning("channel observer refused: there are \(Self.observersMax) already")
             return nil
         }
         lastIdentifier += 1
@@ -105,16 +105,17 @@ public actor ChannelService {
         observers.removeAll { $0.token == token }
     }
 
-    /// Sets who gets the frames of own speech, on the loop, as they come out of the encoder.
+    /// Sets the handler for the frames of own speech. It runs on the loop, for each frame from the encoder.
     ///
-    /// For each `didBeginTransmitting` come its frames, which may be none and go on after `didEndTransmitting` for the
-    /// tail, then one notice `transmissionAudioFinished`; then only may the next one begin.
+    /// After each `didBeginTransmitting` come its frames. There may be none, and the tail's frames come after
+    /// `didEndTransmitting`. One notice `transmissionAudioFinished` follows, and only then may the next transmission
+    /// begin.
     public func setFrameHandler(_ handler: (@Sendable (EncodedFrame) -> Void)?) {
         frameHandler = handler
     }
 
-    /// Sets who is told, on the loop, how loud own speech is, as `ChannelServiceSnapshot.inputLevel` has it: ten times a second at
-    /// most while something is recorded, and once, with nil, when it is not any more.
+    /// Sets the handler for the level of own speech (`ChannelServiceSnapshot.inputLevel`). It runs on the loop, at most
+    /// ten times a second while recording, and once with nil when recording stops.
     public func setLevelHandler(_ handler: (@Sendable (Float?) -> Void)?) { levelHandler = handler }
 
     private var levelShown: Float? { machine.isCapturing ? inputLevel : nil }
@@ -180,16 +181,16 @@ public actor ChannelService {
         handle(.callBegan(CallHold(holder: holder, description: description)))
         // From within a handler the event waits for its turn, and is looked at then.
         guard !isHandling, !isClosed, !machine.calls.contains(where: { $0.holder == holder }) else { return }
-        logger.warning("a call is not taken note of: there are \(ChannelManagerStateMachine.callsMax) already")
+        logger.warning("call ignored: \(ChannelManagerStateMachine.callsMax) calls are known already")
     }
 
-    /// Listeners miss so many percent of what is sent (0…100): own speech is encoded to bear it.
+    /// Listeners lose `percent` (0…100) of the packets; own speech is encoded to tolerate that.
     public func setExpectedLoss(percent: Int) { audio.setExpectedLoss(percent: percent) }
 
     /// Something about pushes, or the program behind the channel came or left; callable on the loop by `assumeIsolated`.
     public func push(_ event: ChannelManagerStateMachine.PushEvent) { handle(.push(event)) }
 
-    /// What a program that comes (back) to its channel is told first; see the core.
+    /// The first callbacks for a program that registers for its channel; see `ChannelManagerStateMachine`.
     public var restorationCallbacks: [DelegateCallback] { machine.restorationCallbacks }
 
     /// Something else than a call takes the audio; nil: it may be used again.
@@ -197,10 +198,10 @@ public actor ChannelService {
         handle(reason.map { .audioSessionInterrupted(reason: $0) } ?? .audioSessionInterruptionEnded)
     }
 
-    /// Sounds a tone that tells the person what a control did.
+    /// Sounds a tone as feedback to a control.
     public func signal(_ tone: ChannelTone) { handle(.signal(tone)) }
 
-    /// Ends what goes on, refuses what comes, and returns when the sound devices are released. The channel is not left.
+    /// Ends the current activity, refuses new requests, and returns when the sound devices are released. The channel is not left.
     public func shutdown() async {
         guard !isClosed else { return }
         handle(.shutdown)

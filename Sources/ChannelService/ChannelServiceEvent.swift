@@ -1,4 +1,4 @@
-// What the channel service tells its observers, and what it shows of itself.
+// The events and the snapshot that the channel service gives its observers.
 
 import FoundationEssentials
 import MonotonicTime
@@ -6,9 +6,9 @@ import PushToTalkCore
 
 /// What happened on the channel, in order, one at a time.
 public enum ChannelServiceEvent: Hashable, Sendable {
-    /// What Apple's `PTChannelManagerDelegate` is told.
+    /// A callback of Apple's `PTChannelManagerDelegate`.
     case callback(DelegateCallback)
-    /// What it is not told.
+    /// A notice that Apple's delegate does not have.
     case notice(ChannelManagerStateMachine.Notice)
     /// These are heard now, the longest first: several only where several may talk at once.
     case remoteParticipantsChanged([PTParticipant])

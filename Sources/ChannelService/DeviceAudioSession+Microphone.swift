@@ -36,8 +36,8 @@ extension DeviceAudioSession {
         }
     }
 
-    /// Delivers what has been recorded of the transmission that is cut, and nothing else that waits beside it: news of
-    /// its beginning or end would be taken for news of the next one.
+    /// Delivers the recorded frames of the transmission that is cut, and no other pending output: a report of its begin
+    /// or end would be mistaken for one of the next transmission.
     func deliverFrames(of microphone: CaptureEngine) {
         cutBurst = captureBurst
         captureBurst = nil

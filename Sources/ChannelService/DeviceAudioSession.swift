@@ -67,11 +67,11 @@ final class DeviceAudioSession: AudioSession {
         case .daemon:
             guard configuration.keepsDevicesOpen else { return }
             do throws(AudioError) { try openMicrophone().prepare() } catch {
-                logger.warning("no microphone for now, it is tried again at the next press: \(error)")
+                logger.warning("the microphone is not available; retrying at the next press: \(error)")
                 handler?(.microphoneMissing(reason: "\(error)"))
             }
             do throws(AudioError) { try openSpeaker().prepare() } catch {
-                logger.warning("no speaker for now, it is tried again with the next sound: \(error)")
+                logger.warning("the speaker is not available; retrying with the next sound: \(error)")
                 handler?(.playbackFailed(reason: "\(error)"))
             }
         }

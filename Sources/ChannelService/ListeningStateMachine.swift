@@ -1,5 +1,5 @@
-// Which of those who talk at the same time is heard on which voice of the speaker, and who of them the channel manager is told of.
-// No I/O.
+// Assigns concurrent talkers to the speaker's voices, and decides which of them the channel manager knows as its
+// participant. No I/O.
 
 import Audio
 import MonotonicTime
@@ -13,31 +13,34 @@ public struct TalkBurst: Hashable, Sendable {
     public init(number: UInt32) { self.number = number }
 }
 
-/// What is heard of others: one `ReceptionStateMachine` for each voice of the speaker.
+/// Reception of other members: one `ReceptionStateMachine` per voice of the speaker.
 ///
-/// Where one talks at a time, bursts have no `TalkBurst` and go one after the other, all on the first voice. Those who talk at once
-/// are each heard on a voice of their own, at once; what has ended and was not heard yet is heard before whoever comes after it.
-/// The channel manager knows one remote participant: that is the one who has been heard for longest.
+/// If one member talks at a time, bursts have no `TalkBurst` and are played one after the other on the first voice.
+/// Members that talk at once are played at once, each on its own voice. A burst that has ended but was not played yet
+/// is played before the bursts that follow it. The channel manager knows one remote participant: the one that has been
+/// heard for the longest time.
 struct ListeningStateMachine: Sendable {
     private struct Voice: Sendable {
         var reception = ReceptionStateMachine()
         /// The burst that came to it last.
         var burst: TalkBurst?
-        /// Who is heard on it, and as which in the order of their beginnings.
+        /// The participant that is heard on it, and its number in the order of the begins.
         var heard: (participant: PTParticipant, order: UInt64)?
     }
 
     private var voices = [Voice](repeating: Voice(), count: PlaybackEngine.voicesMax)
-    /// The voice whose participant the channel manager was told of.
+    /// The voice whose participant was reported to the channel manager.
     private var told: Int?
     private var beginnings: UInt64 = 0
-    /// Bursts that a press has cut off, and that go on: the rest of them is heard after it. Nil: the one of who talks alone.
+    /// Bursts that a press has cut off and that still continue. Their rest is played after the press. Nil: the burst of
+    /// a single talker.
     private var cut: [(burst: TalkBurst?, participant: PTParticipant)] = []
     /// The own transmission is over, and its last words are still being recorded.
     private var isOwnTailGoing = false
     private var strays = 0
 
-    /// Whether others are heard while this device records. Otherwise whoever is heard ends that, also its last words.
+    /// Whether others are heard while this device records. Otherwise a recording, its tail included, ends when another
+    /// member is heard.
     var hearsWhileRecording = false
     /// Packets that the speaker holds: what waits is handed to it only while it has room.
     var speakerHolds = 0
@@ -51,7 +54,7 @@ struct ListeningStateMachine: Sendable {
     /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
     var canReplay: Bool { voices.allSatisfy(\.reception.canReplay) }
 
-    /// Who is heard, the longest first.
+    /// The participants that are heard, the longest first.
     var participants: [PTParticipant] {
         voices.compactMap { $0.heard }.sorted { $0.order < $1.order }.map { $0.participant }
     }
@@ -115,7 +118,7 @@ struct ListeningStateMachine: Sendable {
         return burst != nil && isOwnTailGoing && !hearsWhileRecording ? refused(at: now) : actions
     }
 
-    /// The voice for a burst that comes beside others.
+    /// The voice for a burst that overlaps others.
     private func voice(for participant: PTParticipant) -> Int {
         // Whoever speaks now ends a replay.
         if isReplaying { return 0 }

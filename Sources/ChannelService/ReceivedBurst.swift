@@ -13,9 +13,10 @@ struct ReceivedBurst: Equatable, Sendable {
     static let catchUpPace = (said: 6, heard: 5)
     /// The same for one that is replayed, which has nothing to catch up with.
     static let replayLead = Duration.milliseconds(200)
-    /// So long after the speaker had no room it is looked at again…
+    /// How long to wait after the speaker's queue was full before the next attempt…
     static let roomInterval = Duration.milliseconds(20)
-    /// …and after so long without room it gets what is due all the same: it has stopped, and says what it drops.
+    /// …and how long the queue may stay full. After that it gets the due packets anyway: the speaker has stopped, and
+    /// reports what it drops.
     static let holdBackMax = Duration.seconds(10)
     /// The longest packet of Opus (RFC 6716): a later one counts as that long after the one before, whatever it says.
     private static let packetMax = Duration.milliseconds(120)
@@ -41,7 +42,7 @@ struct ReceivedBurst: Equatable, Sendable {
     private var handedOver = 0
     /// When its turn came.
     private var begunAt: Instant?
-    /// Since when the speaker has no room, and when to look again.
+    /// Since when the speaker's queue is full, and when to try again.
     private struct HeldBack: Equatable, Sendable {
         let since: Instant
         let until: Instant
@@ -61,7 +62,7 @@ struct ReceivedBurst: Equatable, Sendable {
         lastHeard = now
     }
 
-    /// A message that is heard again, all of which is there, and whose turn it is.
+    /// A complete message that is replayed now.
     init(replaying participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) {
         // Nobody is to take it for somebody who speaks now.
         self.participant = PTParticipant(name: "\(participant.name) (again)", image: participant.image)
@@ -120,7 +121,7 @@ struct ReceivedBurst: Equatable, Sendable {
 
     private var ahead: Duration { isReplay ? Self.replayLead : Self.lead }
 
-    /// The packets that are due at the speaker, which has room for so many.
+    /// The packets that are due at the speaker, at most `room` of them.
     mutating func takeDue(at now: Instant, room: Int = .max) -> [ReceivedPacket] {
         var due: [ReceivedPacket] = []
         while let nextDue, nextDue <= now {

@@ -1,4 +1,4 @@
-// What goes into the rules of listening to bursts, and what comes out of them.
+// The events and actions of the rules for received bursts.
 
 import Audio
 import PushToTalkCore
@@ -41,7 +41,7 @@ extension ReceptionStateMachine {
 
 extension ListeningStateMachine {
     enum Event: Equatable, Sendable {
-        /// A participant's burst begins, beside others when it has a number.
+        /// A participant's burst begins. It has a number if several may talk at once.
         case began(PTParticipant, TalkBurst?)
         /// A packet of it came.
         case packet(ReceivedPacket, TalkBurst?)
@@ -66,7 +66,7 @@ extension ListeningStateMachine {
         /// The time of `nextDeadline` has come.
         case deadlineReached
 
-        /// Whether it is a packet, which changes nothing of who is heard.
+        /// Whether it is a packet. Packets never change who is heard.
         var isPacket: Bool { if case .packet = self { true } else { false } }
 
         /// Whether it comes from the relay's link.

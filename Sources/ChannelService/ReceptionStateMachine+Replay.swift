@@ -1,4 +1,4 @@
-// A message that is heard again, until somebody speaks.
+// Replays of a message, which end when somebody speaks.
 
 import MonotonicTime
 
@@ -14,7 +14,7 @@ extension ReceptionStateMachine {
         return dropped + [.setParticipant(burst.participant)] + catchUp(at: now)
     }
 
-    /// What the link tells during a replay; nil for other events.
+    /// Handles an event of the link during a replay; nil for other events.
     mutating func interruptReplay(_ event: Event, at now: Instant) -> [Action]? {
         switch event {
         case .began(let participant, let talkBurst):

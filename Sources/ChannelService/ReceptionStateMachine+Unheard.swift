@@ -1,4 +1,4 @@
-// What of a burst has not been heard when a press ends the listening.
+// Finds the part of a burst that has not been heard when a press ends the reception.
 
 import Audio
 import MonotonicTime

@@ -1,4 +1,4 @@
-// What those who choose a voice for a burst look at.
+// The properties by which a voice for a burst is chosen.
 
 import PushToTalkCore
 

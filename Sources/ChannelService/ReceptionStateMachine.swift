@@ -13,7 +13,8 @@ import PushToTalkCore
 struct ReceptionStateMachine: Sendable {
     enum State: Equatable, Sendable {
         case idle
-        /// The burst goes on unheard behind an own transmission, and is kept: two pressed at once, and the relay chose the other one.
+        /// The burst continues unheard during an own transmission, and is kept: two members pressed at once, and the
+        /// relay chose the other one.
         case waiting(ReceivedBurst)
         /// The burst is handed to the speaker, packet by packet.
         case receiving(ReceivedBurst)

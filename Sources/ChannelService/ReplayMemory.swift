@@ -15,7 +15,8 @@ struct ReplayMemory: Equatable, Sendable {
     static let byteCountMax = 480_000
     /// The most packets of all of them: a minute of packets of 10 ms.
     static let packetsMax = 6_000
-    /// What a press has cut off is heard from so long before: the speaker may have stood still for a gap of the network.
+    /// A message that a press cut off is replayed from this much earlier, since the speaker may have stopped for a gap
+    /// in the network.
     static let repeatedBeforeCut = Duration.seconds(2)
     /// Less than that is not missed by who answers a little early: they ask for the whole.
     static let missedMin = Duration.seconds(1)
@@ -54,7 +55,7 @@ struct ReplayMemory: Equatable, Sendable {
     /// How many bytes they are.
     var byteCount: Int { messages.reduce(0) { $0 + $1.byteCount } }
 
-    /// A message begins, beside others when it has a number.
+    /// A message begins. It has a number if several may talk at once.
     mutating func began(_ participant: PTParticipant, _ burst: TalkBurst? = nil) {
         ended(burst)
         messages.append(Message(participant, burst))
@@ -129,8 +130,8 @@ struct ReplayMemory: Equatable, Sendable {
     /// Forgets everything.
     mutating func erase() { self = ReplayMemory(replays: replays) }
 
-    /// The message to be heard now: first what a press has cut off, the oldest first and each once; then the last message, and each
-    /// time that it is asked for during a replay the one before, in a circle.
+    /// The message to play now. Messages that a press cut off come first, the oldest first and each once. Then comes
+    /// the last message. Each request during a replay goes back to the previous message, in a circle.
     ///
     /// - Parameter again: A replay goes on.
     mutating func next(again: Bool, at now: Instant) -> ReceivedBurst? {

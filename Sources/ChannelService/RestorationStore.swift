@@ -37,7 +37,7 @@ public struct RestorationStore: Sendable {
         return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
-    /// Reads the record; what cannot be one is set aside. It never fails: a start goes on without a channel.
+    /// Reads the record. An invalid file is set aside. It never fails: pttd then starts without a channel.
     public func load() -> Loaded {
         // Left by a save that was cut off; the file itself is as it was before.
         try? files.remove(temporary)

@@ -1,4 +1,5 @@
-// CPace: two ends that know the same short code agree on a key, and nobody else learns anything that a code could be tried against.
+// CPace: two ends that know the same short code agree on a key. Nobody else learns anything that codes could be tested
+// against.
 import CSodium
 
 /// One end of CPace with the group ristretto255 and SHA-512 (draft-irtf-cfrg-cpace, section 8.2), in the order of initiator and responder.
@@ -63,10 +64,10 @@ public struct CPace: Sendable {
     /// The key of the exchange: 64 bytes, equal on both ends when their codes, contexts and sessions are.
     ///
     /// - Parameter other: The other end's share.
-    /// - Returns: nil when `other` is no element of the group, or the neutral one: the exchange has failed.
+    /// - Returns: nil when `other` is not an element of the group, or is the neutral one: the exchange has failed.
     public func key(from other: [UInt8]) -> [UInt8]? { key(from: other, data: [], otherData: []) }
 
-    /// The same with what each end has sent beside its share ("ADa" and "ADb" in the draft).
+    /// The same, with the data that each end has sent with its share ("ADa" and "ADb" in the draft).
     func key(from other: [UInt8], data: [UInt8], otherData: [UInt8]) -> [UInt8]? {
         guard other.count == Self.shareByteCount, let point = Self.multiply(other, by: scalar) else { return nil }
         let (own, others) = ([share, data], [other, otherData])

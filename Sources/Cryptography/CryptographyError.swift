@@ -1,4 +1,4 @@
-// What goes wrong below the keys: errors of GnuTLS, and input that cannot be right.
+// Errors of GnuTLS, and invalid input.
 import CGnuTLS
 
 /// An error of a cryptographic operation.

@@ -1,4 +1,4 @@
-// The identity's home: one PEM file with mode 0600, written whole or not at all.
+// The identity's file: PEM with mode 0600, written atomically.
 import Files
 
 extension Identity {

@@ -1,4 +1,4 @@
-// The hash by which a peer's key is known.
+// The hash that identifies a peer's key.
 
 /// The SHA-256 of a public key (SubjectPublicKeyInfo in DER, RFC 7469 section 2.4): who a peer is.
 public struct PublicKeyPin: Hashable, Sendable, CustomStringConvertible {

@@ -1,4 +1,4 @@
-// Which counters were seen: each may pass once.
+// A replay window: each counter is accepted once.
 
 /// Remembers which of the last 1024 counters were accepted, so that nothing is accepted twice.
 ///
@@ -10,7 +10,7 @@ public struct ReplayWindow: Sendable {
 
     private var highest: UInt64 = 0
     private var isEmpty = true
-    /// Bit `counter % 1024` tells whether that counter was seen.
+    /// Bit `counter % 1024` says whether that counter was seen.
     private var seen = InlineArray<16, UInt64>(repeating: 0)
 
     /// A window that has seen nothing.

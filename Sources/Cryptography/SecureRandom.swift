@@ -1,4 +1,4 @@
-// Random bytes that nobody can guess, and comparing secrets without telling where they differ.
+// Secure random bytes, and constant-time comparison of secrets.
 import CGnuTLS
 
 /// Random bytes from GnuTLS's generator, seeded by the kernel.

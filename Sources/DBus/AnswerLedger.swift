@@ -1,4 +1,4 @@
-// How much of what was sent to each caller it may not have read. Pure.
+// Tracks how many bytes of answers each caller has not read yet. Pure.
 import MonotonicTime
 
 /// What came of asking a caller whether it reads.
@@ -18,7 +18,7 @@ enum PingAnswer {
 /// `askBytes` is therefore asked by `org.freedesktop.DBus.Peer.Ping`, whose answer comes after it has read what was sent before.
 /// Some libraries answer only while they wait for signals, so a little is forgiven with time.
 struct AnswerLedger {
-    /// What one caller may leave unread, in bytes; beyond it is told so in short errors, and then not answered.
+    /// Maximum number of unread bytes per caller. Beyond it the caller gets a short error, and then no answer.
     static let callerBytes = 4 * 1024 * 1024
     /// What all callers together may leave unread, in bytes. A dbus-daemon allows 127 MiB.
     static let allBytes = 48 * 1024 * 1024
@@ -59,7 +59,7 @@ struct AnswerLedger {
     /// What `caller` may not have read.
     func unread(of caller: String) -> Int { accounts[caller]?.unread ?? 0 }
 
-    /// An answer of so many bytes is there for `caller`. It counts as sent if that is the verdict.
+    /// Decides about an answer of `bytes` bytes to `caller`. An answer that is to be sent counts as sent.
     mutating func answer(_ caller: String, bytes: Int, at now: Instant) -> Verdict {
         var account = settled(caller, at: now)
         defer { accounts[caller] = account }
@@ -83,7 +83,7 @@ struct AnswerLedger {
         return .refuse(tells: tells)
     }
 
-    /// Bytes of a message beside its arguments.
+    /// Bytes of a message in addition to its arguments.
     static let overhead = 256
 
     /// A caller that was asked has answered, or cannot.

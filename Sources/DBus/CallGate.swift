@@ -1,9 +1,9 @@
-// How many calls of each caller are looked at, so that one that calls without end does not keep the others waiting. Pure.
+// Rate limits on calls, per caller, so that a caller in a loop does not delay the others. Pure.
 import MonotonicTime
 
 /// How many calls a service takes.
 public struct DBusCallBound: Sendable {
-    /// So many calls at once, and so many a second after that.
+    /// A rate limit: the calls allowed at once, and the calls allowed per second after that.
     public struct Rate: Sendable {
         /// Calls at once.
         public var burst: Int
@@ -25,7 +25,8 @@ public struct DBusCallBound: Sendable {
     public var all: Rate
     /// Of each caller, however much the others call.
     public var share: Rate
-    /// Methods that end something. The last such call of a caller is always taken, if later: nothing goes on because its end found no room.
+    /// Methods that end something. The last such call of a caller is always accepted, perhaps later, so that a dropped
+    /// call never leaves something running.
     public var endings: Set<String>
 
     /// A bound.

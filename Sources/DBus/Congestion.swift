@@ -1,19 +1,20 @@
-// When a bus that takes nothing from us any more is given up. Pure.
+// Decides when to give up a bus that no longer accepts messages. Pure.
 import MonotonicTime
 
-/// A bus stops reading from a connection whose messages others do not read. Then neither calls nor answers go out.
+/// A bus stops reading from a connection whose messages other clients do not read. Then neither calls nor answers are
+/// sent.
 struct Congestion {
-    /// How long a full queue is waited for.
+    /// How long the queue may stay full before the connection is given up.
     static let timeout = Duration.seconds(5)
 
     private var since: Instant?
 
-    /// A message found room.
+    /// A message was queued.
     mutating func sent() { since = nil }
 
-    /// A message found none.
+    /// A message could not be queued.
     ///
-    /// - Returns: Whether the connection has to be made anew; once.
+    /// - Returns: Whether to reconnect; true once.
     mutating func failed(at now: Instant) -> Bool {
         guard let since else {
             since = now

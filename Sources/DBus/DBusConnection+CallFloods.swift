@@ -1,4 +1,4 @@
-// Floods of calls: bounded before anything of a call is looked at but who sent it, and what it is called.
+// Limits floods of calls. It decides by sender and member only, before anything else of a call is read.
 import Logging
 import MonotonicTime
 import Reactor

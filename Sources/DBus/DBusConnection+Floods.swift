@@ -1,4 +1,4 @@
-// Floods of property changes from one sender: bounded before anything of them is read but what they are about.
+// Limits floods of property changes from one sender. It decides by object and property, before the values are read.
 import CDBus
 import Logging
 import MonotonicTime
@@ -24,7 +24,7 @@ public struct DBusSignalBound: Sendable {
     public var sender: String
     /// The objects.
     public var namespace: DBusObjectPath
-    /// Objects whose paths agree in so many elements share a bound.
+    /// Objects whose paths share this many leading elements share a limit.
     public var groupElements: Int
     /// The properties.
     public var properties: Set<Property>

@@ -1,4 +1,4 @@
-// Signals that are wanted: matches at the bus, and their handlers.
+// Signal subscriptions: match rules at the bus, and their handlers.
 
 /// A match that was added; give it to `removeMatch`.
 public struct DBusMatch: Hashable, Sendable {
@@ -46,11 +46,11 @@ struct MatchTable {
 }
 
 extension DBusConnection {
-    /// Has `handler` called for each signal that fits `rule`, until `removeMatch`.
+    /// Calls `handler` for each signal that fits `rule`, until `removeMatch`.
     ///
-    /// When this returns, the bus knows the rule: no signal sent after that is missed. While not connected the match
-    /// is kept and told to the bus when it is back. A rule's well-known sender is followed from owner to owner, and
-    /// a signal from anyone else does not fit.
+    /// When this returns, the bus knows the rule: no signal sent after that is missed. Without a connection the match
+    /// is kept and registered after reconnecting. The owner of a rule's well-known sender is tracked, and a signal from
+    /// any other sender does not match.
     ///
     /// - Throws: `DBusError.invalid` for a bad rule, `.limitReached`, or what the bus says against it.
     @discardableResult
@@ -93,7 +93,7 @@ extension DBusConnection {
         }
     }
 
-    /// Hands a signal to whom it fits. One that fits nobody is not even read, whoever sent it and however long it is.
+    /// Passes a signal to the handlers whose rules match. A signal that matches no rule is not read at all.
     func deliver(_ head: DBusMessage) {
         let isNews = head.sender == Self.busName
         let fitting = matches.entries.filter { _, entry in

@@ -1,9 +1,9 @@
 // Bus names: who owns one, and owning one.
 
-/// Who owns a name that somebody here wants to know about.
+/// The owner of a watched name.
 struct WatchedName {
     var owner: String?
-    /// Whether the bus has told us.
+    /// Whether the bus has reported the owner.
     var isKnown = false
     /// Matches and watches that need it.
     var uses = 0
@@ -26,8 +26,8 @@ public struct DBusNameWatch: Hashable, Sendable {
 extension DBusConnection {
     // MARK: Who owns a name
 
-    /// Has `handler` called with the unique name that owns `name`, nil for nobody: once with what is so now (before
-    /// this returns, if there is a bus), then at each change. The loss of the bus is the loss of the owner.
+    /// Calls `handler` with the unique name that owns `name`, or nil if nobody does: once with the current owner
+    /// (before this returns, if there is a bus), then at each change. Losing the bus counts as losing the owner.
     ///
     /// `name` may be a unique name, to learn when a caller leaves the bus.
     public func watchName(
@@ -82,10 +82,10 @@ extension DBusConnection {
         return try await callBus("GetConnectionUnixProcessID", [.string(name)]).argument(0)
     }
 
-    /// Has the bus start the service of a well-known name, from its `.service` file; no effect when it is running.
+    /// Asks the bus to start the service of a well-known name, from its `.service` file; no effect when it is running.
     ///
-    /// - Throws: `.remote` with `…ServiceUnknown` when there is no such file, with `…Spawn.…` when it does not start, `.timedOut` when
-    ///   it does not take its name.
+    /// - Throws: `.remote` with `…ServiceUnknown` when there is no such file, with `…Spawn.…` when it does not start,
+    ///   `.timedOut` when it does not take its name.
     public func startService(_ name: String, timeout: Duration = DBusConnection.defaultTimeout) async throws(DBusError)
     {
         try DBusName.checkBus(name)

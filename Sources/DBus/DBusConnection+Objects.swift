@@ -5,7 +5,7 @@ import MonotonicTime
 extension DBusConnection {
     // MARK: Exporting
 
-    /// Exports interfaces at an object path, and tells so through the object managers above it.
+    /// Exports interfaces at an object path, and announces them through the object managers above it.
     /// - Throws: `DBusError.invalid` when one of them is there already; `.limitReached`.
     public func export(_ exports: [DBusExport], at path: DBusObjectPath) throws(DBusError) {
         try objects.add(exports, at: path)
@@ -16,7 +16,7 @@ extension DBusConnection {
         }
     }
 
-    /// Takes interfaces (nil: all) at an object path back, and tells so through the object managers above it.
+    /// Withdraws interfaces (nil: all) at an object path, and announces that through the object managers above it.
     public func unexport(_ interfaces: Set<String>? = nil, at path: DBusObjectPath) {
         let removed = objects.remove(interfaces, at: path)
         guard !removed.isEmpty else { return }
@@ -265,7 +265,7 @@ extension DBusConnection {
 
     private func warnOfCaller(_ call: DBusMessage) {
         logger.warning(
-            "a caller does not read its answers; it gets no more until it does",
+            "a caller does not read its answers; it gets no more until it reads them",
             metadata: [
                 "caller": "\(call.sender ?? "")", "bytes": "\(ledger.unread(of: call.sender ?? ""))",
                 "ofAll": "\(ledger.unread)",

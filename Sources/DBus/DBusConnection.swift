@@ -1,4 +1,4 @@
-// A connection to a bus: connecting, losing it, getting it back, and calls.
+// A connection to a bus: connecting, reconnecting, and calls.
 import Logging
 import MonotonicTime
 import Reactor
@@ -157,7 +157,7 @@ public actor DBusConnection {
     private func shakeHands() async throws(DBusError) {
         guard let resolved = address.resolved else {
             throw .connectFailed(
-                address: address.description, reason: "there is none: DBUS_SESSION_BUS_ADDRESS is not set")
+                address: address.description, reason: "DBUS_SESSION_BUS_ADDRESS is not set")
         }
         generation += 1
         let current = generation
@@ -247,7 +247,7 @@ public actor DBusConnection {
         do throws(DBusError) {
             try await establish()
         } catch {
-            logger.debug("bus still away", metadata: ["bus": "\(address)", "reason": "\(error)"])
+            logger.debug("bus still unreachable", metadata: ["bus": "\(address)", "reason": "\(error)"])
             if isWanted, transport == nil { scheduleReconnect() }
         }
     }
@@ -333,11 +333,11 @@ public actor DBusConnection {
         }
     }
 
-    /// The bus has taken nothing for so long that it will not: whoever does not read has used up what the bus lets us send. A new
-    /// connection starts with nothing.
+    /// The bus has accepted nothing for `Congestion.timeout`: recipients that do not read have used up this
+    /// connection's quota. A new connection starts with an empty quota.
     private func giveUp() {
         logger.error(
-            "the bus takes no more messages; connecting again",
+            "the bus accepts no more messages; reconnecting",
             metadata: ["bus": "\(address)", "seconds": "\(Congestion.timeout.components.seconds)"])
         let current = generation
         loop.execute { [weak self] in self?.assumeIsolated { $0.lost(generation: current) } }
@@ -414,7 +414,7 @@ public actor DBusConnection {
         warn("signal ignored", of: head, ["bytes": "\(transport.measureArguments())"])
     }
 
-    /// Warns of a message, once a minute for each sender: whoever sends a thousand is told of once.
+    /// Logs a warning about a message, at most once a minute per sender.
     func warn(_ what: Logger.Message, of message: DBusMessage, _ details: Logger.Metadata) {
         guard warned.mayTell(of: message.sender ?? "", at: .now) else { return }
         var metadata = details
@@ -423,7 +423,8 @@ public actor DBusConnection {
         logger.warning(what, metadata: metadata)
     }
 
-    /// Takes an answer only from whom the call went to, as far as that can be told: anyone may send us an "answer".
+    /// Accepts an answer only from the recipient of the call, as far as that can be checked: any client can send an
+    /// "answer".
     private func answered(_ head: DBusMessage) {
         let isFromBus = head.sender == Self.busName
         if let caller = pings[head.replySerial] {
@@ -433,7 +434,7 @@ public actor DBusConnection {
         }
         guard let call = pending[head.replySerial] else { return }
         if DBusName.isUnique(call.destination), head.sender != call.destination, !isFromBus {
-            return warn("answer from a stranger dropped", of: head, [:])
+            return warn("answer from an unexpected sender dropped", of: head, [:])
         }
         let result: Result<DBusMessage, DBusError>
         do throws(DBusError) {

@@ -1,4 +1,4 @@
-// What can go wrong on a bus, as one type.
+// The errors of D-Bus, as one type.
 
 /// A failure of a D-Bus operation.
 public enum DBusError: Error, Hashable, Sendable, CustomStringConvertible {
@@ -12,7 +12,7 @@ public enum DBusError: Error, Hashable, Sendable, CustomStringConvertible {
     case cancelled
     /// The other side answered with an error: its D-Bus error name and its words.
     case remote(name: String, message: String)
-    /// The caller gave something that must not go on the bus: a bad name, path, signature or value.
+    /// The caller passed an invalid name, path, signature or value.
     case invalid(String)
     /// A value is not of the type that was asked for; both as D-Bus signatures.
     case unexpectedType(expected: String, got: String)

@@ -1,4 +1,4 @@
-// An interface as declared: its methods, signals and properties, and the introspection XML that says so.
+// A declared interface: its methods, signals and properties, and its introspection XML.
 
 /// The declaration of an interface.
 public struct DBusInterface: Hashable, Sendable {

@@ -1,4 +1,4 @@
-// Which signals are wanted: told to the bus as a rule, and checked again on arrival.
+// Match rules: registered with the bus, and checked again on arrival.
 
 /// A rule for signals. Members left nil match anything.
 public struct DBusMatchRule: Hashable, Sendable {

@@ -1,4 +1,4 @@
-// What is exported at an object path: a declared interface, its property values and its handlers.
+// An exported object: a declared interface, its property values and its handlers.
 
 /// A call of an exported method, or a write of an exported property.
 public struct DBusMethodCall: Sendable {
@@ -18,8 +18,8 @@ public struct DBusMethodCall: Sendable {
 /// a `DBusErrorReply` by its name, anything else as `org.freedesktop.DBus.Error.Failed`.
 public typealias DBusMethodHandler = nonisolated(nonsending) @Sendable (DBusMethodCall) async throws -> [DBusValue]
 
-/// Begins to answer a call: called on the loop, one after the other in the order the calls came. What the task does and throws is as
-/// for `DBusMethodHandler`, which may be begun in another order than the calls came.
+/// Starts to answer a call. It runs on the loop, one call after the other in the order of arrival. Its task behaves and
+/// throws like `DBusMethodHandler`, whose calls may start in a different order.
 public typealias DBusMethodStarter = @Sendable (DBusMethodCall) -> Task<[DBusValue], any Error>
 
 /// Accepts or refuses a new value (`arguments[0]`, of the declared type) for a property and returns the value it then

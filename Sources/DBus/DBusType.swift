@@ -171,7 +171,7 @@ private struct SignatureParser {
             guard !fields.isEmpty else { throw failure("empty structure") }
             position += 1
             return .structure(fields)
-        default: throw failure("no type begins so")
+        default: throw failure("unknown type code")
         }
     }
 

@@ -1,4 +1,4 @@
-// How much is read of a message, and how long one is that is not read.
+// Limits how much of a message is read, and measures the arguments of messages that are not read.
 import CDBus
 import Glibc
 

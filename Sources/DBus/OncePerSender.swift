@@ -1,11 +1,11 @@
-// Who has been warned of lately. Pure.
+// Which senders were warned about recently. Pure.
 import MonotonicTime
 
 /// Keeps a flood of messages from becoming a flood of warnings.
 struct OncePerSender {
-    /// How long a sender is not told of again.
+    /// How long after a warning about a sender the next one is suppressed.
     static let pause = Duration.seconds(60)
-    /// Senders that are told of within that time; further ones are not.
+    /// Maximum number of senders to warn about within that time.
     static let senders = 64
 
     private var told: [String: Instant] = [:]

@@ -1,14 +1,14 @@
-// How many signals of one group are read when they come in a flood, and which. Pure: arrivals and time go in.
+// A rate limit for signals, per group: it keeps the newest signal of each item. Pure: arrivals and time go in.
 import MonotonicTime
 
-/// Lets the signals of each group through as they come, up to a burst and then at a rate. Of what is more only the newest of each item
-/// is kept, and let through when its turn comes: what was said last is always heard. Groups do not wait for each other.
+/// Passes the signals of each group at once, up to a burst and then at a rate. Beyond that it keeps only the newest
+/// signal of each item and passes it later, so the last value always arrives. Groups do not wait for each other.
 struct SignalValve<Message> {
     /// Groups known at a time; of more, signals are let through.
     static var groupsMax: Int { 256 }
     /// Items of a group that wait at a time; of more, the oldest is let through.
     static var itemsMax: Int { 32 }
-    /// A flood is over when nothing was left out for so long.
+    /// A flood ends when nothing was dropped for this time.
     static var calmTime: Duration { .seconds(5) }
 
     /// A flood that begins (a rate), or is over (nil).
@@ -25,7 +25,7 @@ struct SignalValve<Message> {
         var windowBegan: Instant
         var count = 0
         var leftOut = 0
-        /// Until when the flood goes on, unless more is left out; nil while there is none.
+        /// When the flood ends unless more is dropped; nil without a flood.
         var floodEnds: Instant?
     }
 

@@ -1,11 +1,11 @@
-// What the bus can ask about accessories: the seam between serving them and the rules behind it.
+// The interface between the accessory objects on the bus and the rules behind them.
 import PTTBus
 
 /// What `AddAccessory` asks for. Its arguments have been checked one by one; what they mean together has not.
 public struct AddAccessoryRequest: Hashable, Sendable {
     /// The Bluetooth address, in capitals.
     public var address: String
-    /// What was said beside it.
+    /// The options of the call.
     public var options: AddAccessoryOptions
 
     /// A request.
@@ -32,10 +32,12 @@ public struct LearningRequest: Hashable, Sendable {
     }
 }
 
-/// What the bus can ask about accessories. `DaemonAPI` has checked the arguments' form, counts callers, and asks once for all of
-/// them; accessories are named by the ids that `DaemonAPI.update(accessories:)` told last, or did a moment ago.
+/// The requests of the bus about accessories. `DaemonAPI` checks the form of the arguments, counts callers, and makes
+/// one request for all of them. Accessories are identified by the ids of the last `DaemonAPI.update(accessories:)`, or
+/// of one a moment before.
 public protocol AccessoryControls: Actor {
-    /// The first caller wants a scan, or the last one wants none any more. What is found is told by `DaemonAPI.found`.
+    /// Starts the scan for the first caller, or stops it after the last one. Report found devices with
+    /// `DaemonAPI.found`.
     ///
     /// - Throws: Why there is no scan.
     func setScanning(_ isOn: Bool) async throws(AccessoryError)
@@ -43,10 +45,10 @@ public protocol AccessoryControls: Actor {
     /// What is known of devices now.
     func discoveredDevices() async -> [DiscoveredDevice]
 
-    /// Adds an accessory; progress is told by `DaemonAPI.addProgress`. One that was added has been told by
+    /// Adds an accessory. Report progress with `DaemonAPI.addProgress`, and the added accessory with
     /// `DaemonAPI.update(accessories:)` before this returns.
     ///
-    /// - Returns: Its id, and what the installer should know.
+    /// - Returns: Its id, and notes for the installer.
     func add(_ request: AddAccessoryRequest) async throws(AccessoryError) -> (id: String, notes: [String])
 
     /// Whoever adds the device of this address has left the bus: the call above ends, and all of it is taken back.
@@ -64,10 +66,12 @@ public protocol AccessoryControls: Actor {
     /// Says whether an accessory has to be bonded.
     func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError)
 
-    /// The first caller tries an accessory, or the last one tries it no more. Its controls are told by `DaemonAPI.control`.
+    /// Starts the test of an accessory for the first caller, or stops it after the last one. Report its controls with
+    /// `DaemonAPI.control`.
     func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError)
 
-    /// Begins to learn; where it is is told by `DaemonAPI.update(learning:)`. There is one session at a time.
+    /// Starts a learning session. Report its progress with `DaemonAPI.update(learning:)`. There is one session at a
+    /// time.
     func startLearning(_ request: LearningRequest) async throws(AccessoryError)
 
     /// The session ends without a profile, if it is not over yet.

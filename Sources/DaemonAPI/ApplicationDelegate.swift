@@ -18,7 +18,7 @@ public enum DelegateFailure: Error, Hashable, Sendable, CustomStringConvertible 
     /// What happened, for a log.
     public var description: String {
         switch self {
-        case .gone: "the program is gone"
+        case .gone: "the program has left the bus"
         case .timedOut: "the program did not answer in time"
         case .failed(let words): words
         }
@@ -77,7 +77,7 @@ public actor ApplicationDelegate {
         }
         guard queue.count < PTTBusLimits.delegateQueue else {
             logger.error(
-                "program counts as gone: it lets too many calls of its delegate wait",
+                "program treated as gone: too many calls of its delegate are pending",
                 metadata: ["program": "\(busName)", "waiting": "\(queue.count)"])
             end()
             answered?(.failure(.gone))
@@ -95,7 +95,7 @@ public actor ApplicationDelegate {
     /// - Parameter payload: A JSON object.
     public func incomingPush(_ channel: UUID, payload: String) async throws(DelegateFailure) -> PTPushResult {
         guard case .pushResult(let result) = try await ask(.incomingPush(channel, payload: payload)) else {
-            throw .failed("the answer is no push result")
+            throw .failed("the answer is not a push result")
         }
         return result
     }
@@ -103,7 +103,7 @@ public actor ApplicationDelegate {
     /// Asks how to show a restored channel.
     public func channelDescriptor(_ channel: UUID) async throws(DelegateFailure) -> PTChannelDescriptor {
         guard case .descriptor(let descriptor) = try await ask(.channelDescriptor(channel)) else {
-            throw .failed("the answer is no descriptor")
+            throw .failed("the answer is not a descriptor")
         }
         return descriptor
     }
@@ -141,7 +141,7 @@ public actor ApplicationDelegate {
         let outcome = await make(next.call)
         if case .failure(let failure) = outcome, !isGone {
             logger.warning(
-                "delegate did not take a call",
+                "delegate call failed",
                 metadata: ["program": "\(busName)", "method": "\(next.call.member)", "why": "\(failure)"])
         }
         next.answered?(outcome)

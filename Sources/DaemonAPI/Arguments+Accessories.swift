@@ -12,7 +12,7 @@ extension Arguments {
             parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) })
         else {
             throw .invalidArguments(
-                "'\(Self.shown(text))' is no Bluetooth address; write it like 00:11:22:33:44:55, as 'pttctl accessory scan' shows it"
+                "'\(Self.shown(text))' is not a Bluetooth address; write it like 00:11:22:33:44:55, as 'pttctl accessory scan' shows it"
             )
         }
         return text.uppercased()
@@ -37,7 +37,7 @@ extension Arguments {
         if let value = options["BondedOnly"] { result.bondedOnly = try Self.boolean(value, "BondedOnly") }
         if let value = options["Pair"] { result.pair = try Self.boolean(value, "Pair") }
         if result.bondedOnly, result.pair == false {
-            throw .invalidArguments("'BondedOnly' and not 'Pair' cannot both be; a bond comes from pairing")
+            throw .invalidArguments("'BondedOnly' needs 'Pair': pairing makes the bond")
         }
         return result
     }

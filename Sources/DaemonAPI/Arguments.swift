@@ -1,4 +1,4 @@
-// Checks of what callers give: what is wrong is named, and what would be right.
+// Checks of callers' arguments. An error names the problem and a valid form.
 import DBus
 import FoundationEssentials
 import PTTBus
@@ -25,7 +25,7 @@ struct Arguments {
         guard !text.isEmpty else { return nil }
         guard let uuid = UUID(uuidString: text) else {
             throw .invalidArguments(
-                "'\(Self.shown(text))' is no UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
+                "'\(Self.shown(text))' is not a UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
         }
         return uuid
     }
@@ -48,7 +48,7 @@ struct Arguments {
         guard bytes.contains(text.utf8.count) else {
             throw text.isEmpty
                 ? .invalidArguments("'\(name)' is empty")
-                : .invalidArguments("'\(name)' has \(text.utf8.count) bytes; at most \(bytes.upperBound) are taken")
+                : .invalidArguments("'\(name)' has \(text.utf8.count) bytes; at most \(bytes.upperBound) are accepted")
         }
         guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
             throw .invalidArguments("'\(name)' has control characters; give plain text")
@@ -78,10 +78,10 @@ struct Arguments {
         let text: String = try value(index)
         guard text.utf8.count <= PTTBusLimits.payloadBytes else {
             throw .invalidArguments(
-                "the payload has \(text.utf8.count) bytes; at most \(PTTBusLimits.payloadBytes) are taken")
+                "the payload has \(text.utf8.count) bytes; at most \(PTTBusLimits.payloadBytes) are accepted")
         }
         guard (try? PushPayload(validating: text)) != nil else {
-            throw .invalidArguments("the payload is no JSON object; write it like {\"activeSpeaker\": \"Jane\"}")
+            throw .invalidArguments("the payload is not a JSON object; write it like {\"activeSpeaker\": \"Jane\"}")
         }
         return text
     }

@@ -1,14 +1,14 @@
-// How often callers may begin to talk. Pure.
+// A rate limit on begins. Pure.
 import MonotonicTime
 import PTTBus
 
-/// Begins that come too fast wait for their turn, and those of one caller become one; none is refused. An end never waits: it takes effect
-/// at once, and the begins that wait before it are over. So the last thing that a caller wants is what becomes so.
+/// Begins above the rate limit wait, and waiting begins of one caller are merged; none is refused. An end never waits.
+/// It takes effect at once and cancels the begins that wait before it, so the caller's last request always wins.
 struct BeginPace {
     /// Names a begin, once.
     typealias ID = UInt64
 
-    /// Who begins what.
+    /// The caller and the action of a begin.
     struct Key: Hashable {
         var caller: String
         var use: WatchedCaller.Use

@@ -1,4 +1,4 @@
-// How often callers may ask for what makes the relay work. Pure.
+// A rate limit on calls that cause work at the relay. Pure.
 import DBus
 import MonotonicTime
 import PTTBus
@@ -7,7 +7,7 @@ import PTTBus
 ///
 /// A relay ends a connection that sends too much, and all callers of this machine share one.
 struct CallRate {
-    /// So many calls at once, and so many a second after that.
+    /// A rate limit: the calls allowed at once, and the calls allowed per second after that.
     struct Limit: Sendable {
         var burst: Int
         var perSecond: Int
@@ -37,10 +37,11 @@ struct CallRate {
         var own = callers[caller] ?? ofCaller.bucket(at: now)
         defer { remember(own, of: caller, at: now) }
         guard own.holds(1, at: now) else {
-            throw .limitsExceeded("too many \(what) by this caller; at most \(ofCaller.perSecond) a second are taken")
+            throw .limitsExceeded(
+                "too many \(what) by this caller; at most \(ofCaller.perSecond) a second are accepted")
         }
         guard all.take(at: now) else {
-            throw .limitsExceeded("too many \(what) on this machine; at most \(ofAll.perSecond) a second are taken")
+            throw .limitsExceeded("too many \(what) on this machine; at most \(ofAll.perSecond) a second are accepted")
         }
         _ = own.take(at: now)
     }

@@ -89,7 +89,8 @@ extension DaemonAPI {
     private func startScan(_ caller: String) async throws {
         let controls = try accessoryControls
         guard isHolding(.scan, caller) || count(of: .scan) < PTTBusLimits.scanners else {
-            throw DBusErrorReply.limitsExceeded("\(PTTBusLimits.scanners) programs scan; end one")
+            throw DBusErrorReply.limitsExceeded(
+                "\(PTTBusLimits.scanners) programs are scanning, which is the limit; end one")
         }
         try await hold(.scan, for: caller)
         do throws(AccessoryError) {

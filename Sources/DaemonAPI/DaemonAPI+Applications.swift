@@ -17,7 +17,7 @@ final class Registration {
 
     let application: Application
     var state = State.coming
-    /// Whether the controls have been told of it, and not refused it.
+    /// Whether it was reported to the controls, and not refused.
     var isKnown = false
 
     init(_ application: Application) { self.application = application }
@@ -119,7 +119,7 @@ extension DaemonAPI {
         if registration.state == .coming { registration.state = .over }
     }
 
-    /// The program has no channel manager any more. One that is registering is told so by its own call.
+    /// Ends the program's registration. A registration in progress fails with its own call.
     func endRegistration(of caller: String) async {
         detach(caller)
         guard let registration = applications[caller], registration.state == .registered else { return }

@@ -1,4 +1,4 @@
-// Begins of callers that come too fast wait here.
+// Begins above the rate limit, while they wait.
 import DBus
 import Logging
 import MonotonicTime

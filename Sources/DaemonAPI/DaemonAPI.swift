@@ -1,4 +1,4 @@
-// Serving org.pttd: the service on the bus and what its objects show. What the calls do is the business of `DaemonControls`.
+// Serves org.pttd: the service on the bus, and the properties of its objects. `DaemonControls` carries out the calls.
 import DBus
 import Logging
 import MonotonicTime
@@ -7,7 +7,7 @@ import PushToTalkCore
 import Reactor
 import Version
 
-/// `org.pttd` on one bus. Give it what is so; it tells the bus what changed.
+/// `org.pttd` on one bus. Give it the current state; it publishes the changes on the bus.
 public actor DaemonAPI {
     /// The loop it lives on.
     public nonisolated let loop: EventLoop
@@ -43,7 +43,7 @@ public actor DaemonAPI {
     /// - Parameters:
     ///   - controls: What the calls do; held weakly.
     ///   - delegateLimit: How long a program's delegate may take to answer.
-    ///   - isBounded: Whether callers are held to `PTTBusLimits.calls` and `begins`; tests call as often as they can.
+    ///   - isBounded: Whether the limits `PTTBusLimits.calls` and `begins` apply; tests switch them off.
     @_semantics("optimize.no.crossmodule")  // Swift 6.3: "circular reference" where an importer inlines this.
     public init(
         bus: DBusConnection, controls: any DaemonControls, logger: Logger,
@@ -179,7 +179,7 @@ public actor DaemonAPI {
         try await bus.setProperties(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath)
     }
 
-    /// Who has the audio instead of push-to-talk, in words; empty: nobody.
+    /// What uses the audio instead of push-to-talk, in words; empty: nothing.
     public func update(call: String) async { await update(\.call, call, "call") }
 
     /// Why the microphone, or the speaker, cannot be used, in words; empty: it can.

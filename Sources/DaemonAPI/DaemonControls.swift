@@ -1,9 +1,9 @@
-// What the bus can ask of the daemon: the seam between serving org.pttd and the rules behind it.
+// The interface between org.pttd on the bus and the rules behind it.
 import FoundationEssentials
 import PTTBus
 import PushToTalkCore
 
-/// A program with a channel manager, as it is known on the bus.
+/// The identifier of a program with a channel manager on the bus.
 public struct ApplicationID: Hashable, Sendable {
     /// Its unique name.
     public var busName: String
@@ -28,7 +28,7 @@ public struct Application: Sendable {
     public let delegate: ApplicationDelegate
 }
 
-/// Who asks for something.
+/// The caller of a request.
 public struct BusCaller: Hashable, Sendable {
     /// Its unique name.
     public var busName: String
@@ -52,7 +52,7 @@ public struct JoinRequest: Hashable, Sendable {
     public var link: String?
     /// Whose the media are; nil: `pttd`'s where a link is known for the channel, else the program's.
     public var media: ChannelMedia?
-    /// Who joins. With `.application` media it is registered.
+    /// The caller that joins. With `.application` media it is a registered program.
     public var caller: BusCaller
 
     /// A request.
@@ -87,8 +87,8 @@ public enum ChannelChoice: Hashable, Sendable {
     }
 }
 
-/// What the bus can ask of the daemon. `DaemonAPI` has checked the arguments, and that whoever changes a channel may do so; the
-/// channels named here are the one that `DaemonAPI.update(channel:)` told last, or were a moment ago.
+/// The requests of the bus to the daemon. `DaemonAPI` has checked the arguments, and the caller's right to change a
+/// channel. The channel of a request is the one of the last `DaemonAPI.update(channel:)`, or of one a moment before.
 public protocol DaemonControls: Actor {
     /// `caller` presses the talk key of the active channel.
     ///
@@ -101,10 +101,12 @@ public protocol DaemonControls: Actor {
     /// - Returns: Whether it held the key.
     func releaseTalkKey(caller: String) async -> Bool
 
-    /// A program has a channel manager from now on. Returns when the restoration of its channel has been told to its delegate.
+    /// Registers a program with a channel manager. It returns when the program's delegate was told about the
+    /// restoration of its channel.
     ///
-    /// A program that registers again, or with the name of another one, takes its place after `applicationLeft` of that one. When the
-    /// program leaves meanwhile, its delegate answers with `.gone` at once, and `applicationLeft` comes after this has returned.
+    /// A program that registers again, or with the name of another program, replaces the previous registration, after
+    /// `applicationLeft` for it. If the program leaves meanwhile, its delegate answers `.gone` at once, and
+    /// `applicationLeft` follows after this has returned.
     /// - Returns: The program's channel; nil while it has none.
     func register(_ application: Application) async throws(PTInstantiationError) -> UUID?
 
@@ -112,13 +114,13 @@ public protocol DaemonControls: Actor {
     /// is not called any more.
     func applicationLeft(_ application: ApplicationID) async
 
-    /// Makes a channel the active one. The channel has to be told with `DaemonAPI.update(channel:)` before this returns.
+    /// Makes a channel the active one. Report it with `DaemonAPI.update(channel:)` before this returns.
     ///
     /// - Returns: The channel's UUID.
     func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID
 
-    /// Makes another configured channel the active one; anybody may. It has to be told with `DaemonAPI.update(channel:)` before this
-    /// returns.
+    /// Makes another configured channel the active one, which any caller may do. Report it with
+    /// `DaemonAPI.update(channel:)` before this returns.
     ///
     /// - Returns: The channel's UUID.
     func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID
@@ -135,10 +137,10 @@ public protocol DaemonControls: Actor {
     /// Leaves the channel; anybody may.
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
-    /// Begins a transmission by developer request. `requestingCallerLeft` tells when the caller leaves the bus.
+    /// Begins a transmission by developer request. `requestingCallerLeft` reports that the caller has left the bus.
     func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
-    /// Ends the transmission, whoever began it.
+    /// Ends the transmission, regardless of who began it.
     func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError)
 
     /// A caller whose `requestBeginTransmitting` succeeded, and who did not ask for a stop since, has left the bus: the transmission

@@ -25,8 +25,9 @@ struct InhibitorLocks {
     /// Takes a lock.
     ///
     /// - Parameters:
-    ///   - caller: Who takes it, by its unique name.
-    ///   - released: Called once on the loop when the last copy of the write end has been closed; give the number to `remove`.
+    ///   - caller: The caller's unique name.
+    ///   - released: Called once on the loop when the last copy of the write end has been closed; give the number to
+    ///     `remove`.
     /// - Returns: The write end.
     /// - Throws: `LimitsExceeded`, or `Failed` when this process has no descriptor left.
     mutating func take(

@@ -1,12 +1,14 @@
-// What the bus can ask about channels nearby: the seam between serving them and the rules behind it.
+// The interface between channels nearby on the bus and the rules behind them.
 import FoundationEssentials
 import PTTBus
 import PushToTalkCore
 
-/// What the bus can ask about channels nearby. `DaemonAPI` has checked the arguments' form, counts callers, and asks once for all of them;
-/// channels are named by the ids that `DaemonAPI.update(nearby:)` told last, or did a moment ago.
+/// The requests of the bus about channels nearby. `DaemonAPI` checks the form of the arguments, counts callers, and
+/// makes one request for all of them. Channels are identified by the ids of the last `DaemonAPI.update(nearby:)`, or of
+/// one a moment before.
 public protocol NearbyControls: Actor {
-    /// The first caller browses, or the last one does not any more. What is found is told by `DaemonAPI.update(nearby:)`.
+    /// Starts browsing for the first caller, or stops it after the last one. Report the channels with
+    /// `DaemonAPI.update(nearby:)`.
     func setBrowsing(_ isOn: Bool) async
 
     /// Creates a channel that this machine hosts, announces it and makes it the active one.
@@ -28,7 +30,7 @@ public protocol NearbyControls: Actor {
     /// Gives up the joins of that caller that wait for a creator's answer.
     func cancelJoining(by caller: BusCaller) async
 
-    /// Lets a newcomer into a channel of this machine, or does not.
+    /// Admits a newcomer to a channel of this machine, or refuses it.
     ///
     /// - Parameter id: `NearbyNewcomerDescription.id`.
     func decide(_ isAdmitted: Bool, about id: String, by caller: BusCaller) async throws(PTChannelError)

@@ -1,4 +1,4 @@
-// Files that are whole or not there, whatever happens while they are written.
+// Atomic writes: a file is complete or absent, whatever happens while it is written.
 
 #if canImport(Glibc)
 import Glibc
@@ -6,7 +6,7 @@ import Glibc
 import Musl
 #endif
 
-/// Files that a program keeps for itself: written beside, synchronised, and renamed.
+/// Files that only one program uses: each is written to a temporary file, synchronised and renamed.
 public enum AtomicFile {
     /// What follows the name of a file that is being written. A kill may leave one: see `removeLeftovers`.
     public static let temporarySuffix = ".new"
@@ -125,7 +125,8 @@ public enum AtomicFile {
         try synchronize(directory: directory(of: path))
     }
 
-    /// Removes what kills have left behind while files of this directory were written. Only for who has locked the directory.
+    /// Removes temporary files that killed processes left in this directory. Only the process that has locked the
+    /// directory may call it.
     ///
     /// - Returns: How many were removed.
     @discardableResult

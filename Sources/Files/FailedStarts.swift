@@ -1,4 +1,4 @@
-// How often a program could not start, one time after the other, so that whoever starts it again does not do it hotly.
+// Counts failed starts in a row and delays the next one, so that a supervisor's restarts do not become a busy loop.
 
 #if canImport(Glibc)
 import Glibc
@@ -36,7 +36,7 @@ public struct FailedStarts: Sendable {
     /// Whether the count is kept somewhere: a supervisor has prepared for it.
     public var isKept: Bool { path != nil }
 
-    /// The pause after so many failures in a row.
+    /// The pause after `count` failures in a row.
     static func pause(after count: Int) -> Duration { pauses[min(max(count, 1), pauses.count) - 1] }
 
     /// The program could not start.
@@ -58,7 +58,7 @@ public struct FailedStarts: Sendable {
         if let path { unlink(path) }
     }
 
-    /// Waits for so long, or until one of these signals comes, which are blocked in this thread from now on.
+    /// Waits for `duration` or until one of `signals` arrives. They stay blocked in this thread.
     public static func wait(_ duration: Duration, orUntil signals: [Int32]) {
         var set = sigset_t()
         sigemptyset(&set)

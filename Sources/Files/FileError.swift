@@ -1,4 +1,4 @@
-// Why a file of ours cannot be read or kept, and what to do about it.
+// Why one of the program's files cannot be read or written, and what to do about it.
 
 #if canImport(Glibc)
 import Glibc
@@ -49,7 +49,7 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case readOnly
         /// The process or the system has too many files open.
         case tooManyOpenFiles
-        /// Another process has it; its number where the system tells it.
+        /// Another process has locked it; its process ID if the system reports it.
         case inUse(process: Int32?)
         /// Anything else, by its errno: a disk that does not work, for example.
         case system(Int32)
@@ -88,7 +88,7 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
         self.init(operation, path, Cause(code: code))
     }
 
-    /// Whether the same call may succeed later although nobody mends anything here: the disk gets room, another process ends …
+    /// Whether the same call may succeed later without a repair: the disk gets free space, another process ends …
     public var mayPass: Bool {
         switch cause {
         case .missing, .noPermission, .notRegular, .notDirectory, .tooLarge: false
@@ -107,8 +107,8 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What is wrong, without the file's name.
     public var reason: String {
         switch cause {
-        case .missing: operation == "read" ? "there is no such file" : "the directory is not there"
-        case .danglingLink: "it is a link that leads nowhere"
+        case .missing: operation == "read" ? "there is no such file" : "the directory does not exist"
+        case .danglingLink: "it is a symbolic link to a missing file"
         case .noPermission: "this user has no permission"
         case .notRegular(let kind): "it is \(kind.rawValue), not a regular file"
         case .notDirectory(let kind): "it is \(kind.rawValue), not a directory"
@@ -125,7 +125,7 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     public var advice: String {
         switch cause {
         case .missing: operation == "read" ? "create it, or name another one" : "make it, or name another one"
-        case .danglingLink: "see that what it leads to is there, or remove it"
+        case .danglingLink: "create the file that the link points to, or remove the link"
         case .noPermission:
             operation == "read"
                 ? "let this user read it (chmod, chown)"

@@ -1,4 +1,4 @@
-// How every file of ours is read: a regular file of bounded size, without ever waiting for somebody else.
+// How the program reads its files: regular files of bounded size only, without ever waiting for another process.
 
 #if canImport(Glibc)
 import Glibc
@@ -60,7 +60,7 @@ public struct FileFacts: Hashable, Sendable {
 public enum RegularFile {
     /// The bytes of the file at `path`, and what it is.
     ///
-    /// Neither the opening nor the reading waits for another process: what is no regular file is refused, and not opened.
+    /// Neither opening nor reading waits for another process: anything but a regular file is rejected and not opened.
     ///
     /// - Parameters:
     ///   - byteCountMax: A larger file is refused.

@@ -1,4 +1,4 @@
-// Writing all of something to a descriptor, however many calls that takes.
+// Writes all bytes to a descriptor, in as many calls as that takes.
 
 #if canImport(Glibc)
 import Glibc

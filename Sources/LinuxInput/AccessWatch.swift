@@ -1,4 +1,5 @@
-// When the permissions of a node change: the right to open it may come with the user's session, long after the node.
+// Reports changes of the permissions of a device node: the right to open it may come with the user's session, long
+// after the node appeared.
 import CLinux
 import Reactor
 
@@ -8,7 +9,7 @@ import Glibc
 import Musl
 #endif
 
-/// Tells which files of some folders got other permissions, by inotify(7). It is confined to its loop's thread.
+/// Reports which files of some folders have new permissions, by inotify(7). It is confined to its loop's thread.
 ///
 /// The folder is watched, as a watch on a file needs the right to read it.
 final class AccessWatch {

@@ -1,4 +1,4 @@
-// What an installer's udev rule says about a device, read without trusting it.
+// The values of an installer's udev rule for a device. They are not trusted.
 
 /// What an installer writes into a udev rule besides `TAG+="pttd"`.
 ///
@@ -10,7 +10,7 @@
 /// | `PTTD_BAUD` | a serial port's speed, 9600 unless given |
 /// | `PTTD_LINE` | the line of a serial port that a bare switch closes: `cts`, `dsr`, `dcd`; `!cts` for one that opens |
 public struct InputDeviceRule: Hashable, Sendable {
-    /// A value longer than this, in bytes, is no name.
+    /// Maximum length of a name, in bytes.
     static let valueLengthMax = 64
     static let known = ["PTTD_PROFILE", "PTTD_ACCESSORY", "PTTD_GRAB", "PTTD_BAUD", "PTTD_LINE"]
 
@@ -22,7 +22,7 @@ public struct InputDeviceRule: Hashable, Sendable {
     public var isGrabbed: Bool
     /// How fast a serial port talks, in bits per second.
     public var baud = SerialPort.usualBaud
-    /// A serial port tells by this line, not by bytes.
+    /// The line of the serial port that carries the switch; nil: the port sends bytes.
     public var line: SerialLine?
     /// What in the rule was not understood, in words.
     public var problems: [String] = []

@@ -1,4 +1,4 @@
-// A local device that udev's rules have given to pttd, as it is told of.
+// A local device that a udev rule has assigned to pttd, as the monitor reports it.
 
 /// An input device or serial port that a udev rule has given to pttd.
 public struct InputDevice: Hashable, Sendable {

@@ -1,4 +1,4 @@
-// From evdev events to key edges: repeats are nothing, a key whose press was not seen is not released.
+// Turns evdev events into key edges. It ignores repeats, and never releases a key whose press it has not seen.
 import MonotonicTime
 
 /// A key that went down or came up.
@@ -23,7 +23,7 @@ public struct KeyStateMachine: Sendable {
     /// KEY_CNT of <linux/input-event-codes.h>: codes from here on do not exist.
     static let codesCount: UInt16 = 0x300
 
-    /// What the device told, or what became of it.
+    /// What the device sent, or what happened to it.
     public enum Event: Sendable {
         /// An EV_KEY event: 0 is up, 1 down, 2 an automatic repeat (input.txt of the kernel).
         case key(code: UInt16, value: Int32)
@@ -33,7 +33,7 @@ public struct KeyStateMachine: Sendable {
 
     private var held: Set<UInt16> = []
 
-    /// Nothing is held. A key that is down already when a device is opened counts as up until it is pressed anew.
+    /// Nothing is held. A key that is already down when the device is opened counts as up until it is pressed again.
     public init() {}
 
     /// The edges that follow from an event.

@@ -102,7 +102,7 @@ public actor LinuxInputMonitor {
         case .tagged(let device): handle(.tagged(device))
         case .untagged(let node): handle(.untagged(node: node))
         case .missed:
-            logger.warning("News of udev was missed; its devices are read anew")
+            logger.warning("Events of udev were lost; reading its devices again")
             readAll()
         }
     }
@@ -129,7 +129,7 @@ public actor LinuxInputMonitor {
         case .open(let device): return open(device)
         case .close(let node): close(node)
         case .problem(let node, let problem):
-            logger.warning("Input device", metadata: ["node": "\(node)", "problem": "\(problem ?? "none any more")"])
+            logger.warning("Input device", metadata: ["node": "\(node)", "problem": "\(problem ?? "solved")"])
             handler(.problem(node: node, problem))
         }
         return nil
@@ -195,7 +195,7 @@ public actor LinuxInputMonitor {
             return try access?.add(folderOf: node) ?? false
         } catch {
             logger.warning(
-                "Permissions that come later are not noticed", metadata: ["node": "\(node)", "reason": "\(error)"])
+                "Later changes of permissions are not detected", metadata: ["node": "\(node)", "reason": "\(error)"])
             return false
         }
     }

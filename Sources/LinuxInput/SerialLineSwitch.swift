@@ -1,5 +1,5 @@
-// A bare switch at a line of a serial port, as a key. The kernel wakes a thread for a press; its end is looked for, as the
-// kernel does not tell of a change between two waits.
+// A switch on a line of a serial port, as a key. The kernel wakes a thread for a press. The release is polled, because
+// the kernel does not report a change that happens between two waits.
 import CLinux
 import MonotonicTime
 import Reactor

@@ -1,4 +1,4 @@
-// Which tagged nodes are to be open, when to try again, and what is wrong with each: pure.
+// Decides which tagged nodes to open, when to retry, and which problem each one has. Pure.
 import MonotonicTime
 
 /// The tagged devices, and what is to be done about them.
@@ -14,7 +14,7 @@ struct TaggedDevicesStateMachine: Sendable {
     static let longestRetry = Duration.seconds(60)
 
     enum Event {
-        /// udev tells of a tagged node: at the start, when it comes, and when anything about it changed.
+        /// udev reports a tagged node: at the start, when it appears, and when anything about it changes.
         case tagged(TaggedDevice)
         /// The node is gone, or a changed rule has taken the tag away.
         case untagged(node: String)
@@ -42,7 +42,7 @@ struct TaggedDevicesStateMachine: Sendable {
     private enum State {
         case opening
         case open
-        /// Until udev tells of it again.
+        /// Waiting until udev reports it again.
         case waiting
         /// Until its permissions change.
         case denied
@@ -103,7 +103,9 @@ struct TaggedDevicesStateMachine: Sendable {
         let node = device.node
         guard let entry = entries[node] else {
             guard entries.count < Self.knownMax else {
-                return [.problem(node: node, "\(node) is one tagged device too many: \(Self.knownMax) are looked at")]
+                return [
+                    .problem(node: node, "\(node) is ignored: at most \(Self.knownMax) tagged devices are examined")
+                ]
             }
             entries[node] = Entry(device: device, state: .waiting)
             return open(node)
@@ -137,7 +139,7 @@ struct TaggedDevicesStateMachine: Sendable {
         guard let entry = entries[node] else { return [] }
         let isFull = openCount >= Self.openMax
         entries[node]?.state = isFull ? .surplus : .opening
-        if isFull { return tell(node, "\(node) is one device too many: \(Self.openMax) are read at a time") }
+        if isFull { return tell(node, "\(node) is not read: at most \(Self.openMax) devices are read at a time") }
         return [.open(entry.device)]
     }
 

@@ -1,4 +1,4 @@
-// Lines that wait to be written, and how many found no room. Pure.
+// The backlog of lines to write, and the number of lines that were dropped because it was full. Pure.
 
 /// A bounded queue of lines. What does not fit is counted; the count stands behind the lines that were there before.
 struct LineBacklog {

@@ -1,4 +1,4 @@
-// The thread that writes the log, so that nobody else waits for whoever reads it.
+// The thread that writes the log, so that no other thread waits for the log's reader.
 import CLinux
 import Files
 import Glibc

@@ -1,4 +1,4 @@
-// The one clock of the program. Rules take an `Instant` as an argument; only adapters read it.
+// The program's only clock. State machines take an `Instant` as an argument; only adapters read the clock.
 import CLinux
 
 /// A point on the machine's monotonic clock (`CLOCK_MONOTONIC`, clock_gettime(2)).

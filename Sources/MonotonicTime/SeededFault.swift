@@ -1,4 +1,4 @@
-// Faults on purpose, by which the simulator of the fleet is checked (Tests/Fleet). A release build has none of it.
+// Deliberate faults that check the fleet simulator (Tests/Fleet). A release build contains none of them.
 
 #if DEBUG || PTTD_SEEDED_FAULTS
 /// The one fault that is active, by its name; empty: none. Only the simulator sets it, before anything runs.

@@ -1,4 +1,4 @@
-// How fast something may happen: a token bucket. Pure.
+// A rate limit: a token bucket. Pure.
 
 /// Lets a burst through at once, and refills at an even rate.
 public struct TokenBucket: Sendable, Equatable {
@@ -30,14 +30,14 @@ public struct TokenBucket: Sendable, Equatable {
 
     /// Takes `count` tokens.
     ///
-    /// - Returns: False when there are not so many; then none is taken.
+    /// - Returns: False when there are fewer; then none is taken.
     public mutating func take(_ count: Int = 1, at now: Instant) -> Bool {
         guard holds(count, at: now) else { return false }
         tokens -= Double(count)
         return true
     }
 
-    /// Whether `take` of so many would succeed.
+    /// Whether `take` of `count` tokens would succeed.
     public mutating func holds(_ count: Int, at now: Instant) -> Bool {
         fill(at: now)
         return tokens >= Double(count)

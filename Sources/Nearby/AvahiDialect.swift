@@ -52,7 +52,8 @@ struct NearbyPlace: Hashable, Sendable {
     var place: RelayPlace
     var kind: Kind
 
-    /// The place of a numeric address that somebody announces; nil for what is no address of one machine on a network.
+    /// The relay address for an announced numeric address; nil if it is not the address of a single machine on a
+    /// network.
     ///
     /// - Parameter zone: The name of the interface, for a link-local address.
     init?(address: String, port: UInt16, zone: @autoclosure () -> String?) {
@@ -88,10 +89,10 @@ enum AvahiSignal: Hashable, Sendable {
     case group(Avahi.GroupState, reason: String)
     case appeared(AvahiService)
     case disappeared(AvahiService)
-    /// The browser has told of everything that it knew when it was made.
+    /// The browser has reported everything that it knew when it was created.
     case toldAll
     case found(AvahiService, NearbyPlace, txt: [[UInt8]])
-    /// A service whose announcement is of no use: where it leads is no place.
+    /// A service whose announcement has no usable address.
     case foundNowhere(AvahiService)
     case failed(String)
 

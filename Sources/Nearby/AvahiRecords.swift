@@ -1,10 +1,11 @@
-// A service as the records of DNS that it consists of (RFC 6763), for names that need no probing.
+// A service as its DNS records (RFC 6763), for names that need no probing.
 import DBus
 
-/// What is announced as single records: only for these can Avahi be told that a name is known to be unique.
+/// The single records of an announcement. Only for single records does Avahi accept that a name is known to be unique.
 ///
-/// The name of an instance holds `tag`, which stands for the channel and its host. Nobody else has a reason to use it, so the second
-/// that it takes to ask the network for other owners is not needed. Whoever uses it all the same causes a collision, as with any name.
+/// The name of an instance contains `tag`, which identifies the channel and its host. Nobody else has a reason to use
+/// it, so the second for probing the network for other owners is not needed. Another user of the name would cause a
+/// collision, as with any name.
 struct AvahiRecords {
     private static let shared: UInt32 = 0
     /// AVAHI_PUBLISH_UNIQUE and AVAHI_PUBLISH_NO_PROBE.
@@ -54,12 +55,12 @@ struct AvahiRecords {
         ]
     }
 
-    /// A name as it is in a packet.
+    /// A name in wire format.
     private static func wire(_ labels: [String]) -> [UInt8] {
         labels.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) } + [0]
     }
 
-    /// A label as it is in text: what might be punctuation as three decimal digits.
+    /// A label in text format: possible punctuation is written as three decimal digits.
     static func escaped(_ label: String) -> String {
         var text = ""
         for byte in label.utf8 {

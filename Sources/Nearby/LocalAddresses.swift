@@ -1,9 +1,9 @@
-// The addresses of this machine, asked of the kernel when they are wanted.
+// The addresses of this machine, read from the kernel when they are needed.
 import Glibc
 
 /// This machine's addresses on networks, and the interfaces by which link-local addresses of others may be reached.
 public enum LocalAddresses {
-    /// The most interfaces that are told.
+    /// Maximum number of reported interfaces.
     public static let zonesMaximum = 4
 
     private struct Found {
@@ -14,7 +14,7 @@ public enum LocalAddresses {
 
     /// The addresses at which others may reach this machine, 4 or 16 bytes each: IPv4, global IPv6, link-local IPv6.
     ///
-    /// - Parameter bridge: An interface whose addresses come before all others, since a record may have room for a few only.
+    /// - Parameter bridge: An interface whose addresses come first, because a record holds only a few.
     public static func all(with bridge: String? = nil) -> [[UInt8]] {
         let found = interfaces()
         var told: [[UInt8]] = []
@@ -25,7 +25,7 @@ public enum LocalAddresses {
         return told
     }
 
-    /// The interfaces that have a link-local address, of which at most `zonesMaximum` are told.
+    /// The interfaces with a link-local address, at most `zonesMaximum`.
     public static var zones: [String] {
         var told: [String] = []
         for entry in interfaces() where entry.kind == .linkLocal && !told.contains(entry.zone) {

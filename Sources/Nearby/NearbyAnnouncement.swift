@@ -1,9 +1,9 @@
-// What a host tells of its channel, as the TXT record of a DNS-SD service.
+// A host's announcement of its channel, as the TXT record of a DNS-SD service.
 import Cryptography
 import RelayProtocol
 
-/// What a host tells of its channel: the TXT record of a `_pttd._udp` service (RFC 6763, section 6). It never holds a secret, and
-/// everybody on the network can read it or announce a false one.
+/// A host's announcement of its channel: the TXT record of a `_pttd._udp` service (RFC 6763, section 6). It never holds
+/// a secret, and everybody on the network can read it or announce a false one.
 public struct NearbyAnnouncement: Hashable, Sendable {
     /// How somebody gets into the channel.
     public enum Admission: String, Hashable, Sendable, CaseIterable {
@@ -17,7 +17,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
 
     /// The version of what hosts tell that this code speaks.
     public static let versionCurrent: UInt32 = 1
-    /// How many members can be told; more are told as so many.
+    /// The range of the member count. A larger count is announced as the maximum.
     public static let memberCounts = 0...9_999
     /// The most bytes of a TXT record that is sent, each string with its byte of length.
     public static let sentByteCountMaximum = 900
@@ -28,7 +28,7 @@ public struct NearbyAnnouncement: Hashable, Sendable {
     public var channel: ChannelID
     /// What the channel is called.
     public var name: DisplayName
-    /// Who created the channel.
+    /// The creator of the channel.
     public var creator: DisplayName
     /// The version of the relay protocol and of the announcement.
     public var version: UInt32

@@ -1,4 +1,4 @@
-// What this machine announces, and how far Avahi is with it. Pure.
+// The announcements of this machine, and their state at Avahi. Pure.
 import Cryptography
 import DBus
 import MonotonicTime
@@ -271,7 +271,7 @@ struct NearbyAnnouncer {
         if let pause = channels[id]?.failures.next() { channels[id]?.state = .waiting(now + pause) }
     }
 
-    /// What stands for a channel in the name of an instance, whoever hosts it.
+    /// The tag of a channel in the name of an instance, the same for every host.
     static func tag(_ channel: ChannelID, _ pin: PublicKeyPin) -> String {
         Base64URL.encode(sha256(channel.bytes + pin.bytes).prefix(6))
     }
@@ -303,13 +303,13 @@ struct NearbyAnnouncer {
 /// What Avahi is to announce.
 struct AvahiOffer: Hashable, Sendable {
     var instance: String
-    /// The name of this machine, as Avahi tells it; nil: Avahi has not told yet.
+    /// The name of this machine from Avahi; nil: not known yet.
     var host: String?
     var port: UInt16
     var txt: [[UInt8]]
 }
 
-/// Numbers for what is asked of Avahi, so that an answer to what is no longer wanted is known as such.
+/// Numbers for requests to Avahi, so that answers to outdated requests are recognised.
 struct Tickets {
     private var last: UInt64 = 0
 

@@ -1,15 +1,16 @@
-// What is found, and why nothing is.
+// The found channels, and the problems that prevent finding them.
 import Cryptography
 import RelayProtocol
 
-/// A channel nearby, as its host tells of it, with the places where the host was found.
+/// A channel nearby, as its host announces it, with the addresses where the host was found.
 ///
-/// Two entries may have the same name, and even the same channel: then their pins differ, and at most one of them is true.
+/// Two entries may have the same name, and even the same channel: then their pins differ, and at most one of them is
+/// true.
 public struct NearbyChannel: Hashable, Sendable {
     /// The most places of a channel.
     public static let placesMaximum = 8
 
-    /// What the host tells. Everything in it is a stranger's word.
+    /// The host's announcement. All of it is untrusted.
     public var announcement: NearbyAnnouncement
     /// Where the host's relay is, the best place first: IPv4, global IPv6, link-local IPv6 with its zone. Empty for a channel of
     /// this machine that no network carries.
@@ -49,8 +50,9 @@ public enum NearbyMeans: String, Hashable, Sendable, CaseIterable, Comparable {
 }
 
 extension NearbyChannel {
-    /// One list of what the network and Bluetooth have found: a channel that both have found is one line, of which the network tells, since
-    /// its word is newer. Lines beyond `NearbyStateMachine.channelsMaximum` of others are left out, those of Bluetooth first.
+    /// Merges the channels found on the network and by Bluetooth. A channel that both have found is one entry with the
+    /// network's announcement, which is newer. Other machines' channels beyond `NearbyStateMachine.channelsMaximum` are
+    /// dropped, those of Bluetooth first.
     public static func merged(network: [NearbyChannel], bluetooth: [NearbyChannel]) -> [NearbyChannel] {
         var merged = network
         var indices: [FollowedChannel: Int] = [:]
@@ -103,7 +105,7 @@ public struct FollowedChannel: Hashable, Sendable {
 
 /// A machine that announces that it hosts a followed channel. Only its key, which the channel's members have, proves it.
 public struct NearbyHostSighting: Hashable, Sendable {
-    /// The most hosts of one channel that are told at a time.
+    /// Maximum number of reported hosts per channel.
     public static let hostsMaximum = 8
 
     /// Which host it is.
@@ -121,9 +123,9 @@ public struct NearbyHostSighting: Hashable, Sendable {
     }
 }
 
-/// Why channels are neither announced nor found, in words for whoever wants them.
+/// Why channels are neither announced nor found, in words for the user.
 public enum NearbyProblem: Error, Hashable, Sendable, CustomStringConvertible {
-    /// There is no system bus, by which Avahi is spoken to.
+    /// There is no system bus, which is needed to reach Avahi.
     case noBus
     /// Avahi is not installed.
     case notInstalled
@@ -135,9 +137,9 @@ public enum NearbyProblem: Error, Hashable, Sendable, CustomStringConvertible {
     /// A sentence for people.
     public var description: String {
         switch self {
-        case .noBus: "channels nearby need the system bus, and there is none: start dbus"
-        case .notInstalled: "avahi-daemon does not run: install avahi-daemon"
-        case .notRunning: "avahi-daemon does not run: start it with \"systemctl start avahi-daemon\""
+        case .noBus: "channels nearby need the system bus, which is not running: start dbus"
+        case .notInstalled: "avahi-daemon is not running: install avahi-daemon"
+        case .notRunning: "avahi-daemon is not running: start it with \"systemctl start avahi-daemon\""
         case .refused(let reason):
             "avahi-daemon refuses to announce or to look for channels (\(reason)): see \"journalctl -u avahi-daemon\" "
                 + "and /etc/avahi/avahi-daemon.conf"

@@ -1,9 +1,9 @@
-// What Avahi finds, and what each finding tells. Pure.
+// The services that Avahi finds, and their announcements. Pure.
 import DBus
 import MonotonicTime
 import RelayProtocol
 
-/// The services that Avahi's browser tells of, each with a resolver of its own.
+/// The services that Avahi's browser reports, each with its own resolver.
 struct NearbyFinder {
     typealias Action = NearbyStateMachine.Action
 
@@ -12,7 +12,7 @@ struct NearbyFinder {
     /// Resolvers that are made at once, and then each second.
     static let resolversAtOnce = 64
     static let resolversPerSecond = 32
-    /// The least time between two browsers of which the second looks for what the first had to leave out.
+    /// The minimum time before another browser searches for services that the previous one had to drop.
     static let browserPause = Duration.seconds(10)
 
     private enum Browser {
@@ -30,7 +30,7 @@ struct NearbyFinder {
         case waiting(Instant)
     }
 
-    /// What a service tells.
+    /// The announcement of a service.
     struct Finding {
         var announcement: NearbyAnnouncement
         var place: NearbyPlace
@@ -54,7 +54,7 @@ struct NearbyFinder {
     private var serviceOfTicket: [UInt64: AvahiService] = [:]
     private var serviceOfPath: [DBusObjectPath: AvahiService] = [:]
     private var queue: [AvahiService] = []
-    /// Services that an earlier browser told of, and this one has not yet.
+    /// Services that an earlier browser reported and this one has not reported yet.
     private var unconfirmed: Set<AvahiService> = []
     private var bucket: TokenBucket?
     private var nextOrder: UInt64 = 0
@@ -135,7 +135,7 @@ struct NearbyFinder {
         actions.append(.open(.browser, ticket: ticket))
     }
 
-    /// Whether services were left out, and there is room for them now.
+    /// Whether services were dropped, and would fit now.
     private var hasRoomAgain: Bool { leftOut > 0 && services.count <= Self.servicesMaximum / 2 }
 
     private func isWanted(_ service: AvahiService) -> Bool {

@@ -1,4 +1,4 @@
-// Between the rules and the network: Avahi on the system bus, and the probes.
+// The adapter between the rules and the network: Avahi on the system bus, and the probes.
 import DBus
 import Glibc
 import Logging
@@ -70,7 +70,7 @@ public actor NearbyNetwork {
     /// Has `handler` called on the loop whenever Avahi has announced a channel of this machine: others can find it from then on.
     public func onAnnounced(_ handler: (@Sendable (ChannelID) -> Void)?) { announcedHandler = handler }
 
-    /// Begins to use Avahi as soon as it is there. That it is not there is no error, nor that there is no bus yet.
+    /// Uses Avahi as soon as it is on the bus. Neither Avahi nor the bus has to be present.
     public func start() async {
         guard !isStarted else { return }
         isStarted = true
@@ -108,8 +108,8 @@ public actor NearbyNetwork {
         hostsHandler = handler
     }
 
-    /// Announces a channel that this machine hosts at `port`, or tells what has changed of it. What has changed is sent at most once a
-    /// second. No effect when nothing has.
+    /// Announces a channel that this machine hosts at `port`, or updates its announcement. Updates are sent at most
+    /// once a second. It has no effect without a change.
     public func announce(_ announcement: NearbyAnnouncement, port: UInt16) {
         carryOut(machine.handle(.announce(announcement, port: port), at: .now))
     }
@@ -117,7 +117,7 @@ public actor NearbyNetwork {
     /// Ends the announcement of a channel: it disappears from others' lists at once.
     public func withdraw(_ channel: ChannelID) { carryOut(machine.handle(.withdraw(channel), at: .now)) }
 
-    /// Ends everything. When it returns, Avahi has been told.
+    /// Ends all announcements and searches. Avahi has been informed when it returns.
     public func stop() async {
         guard isStarted else { return }
         browse(false)

@@ -36,7 +36,7 @@ struct NearbyStateMachine {
         case answered(UInt64)
     }
 
-    /// An object that Avahi is asked for.
+    /// An object that is requested from Avahi.
     enum Wish: Hashable, Sendable {
         case group
         case browser
@@ -295,7 +295,7 @@ struct NearbyStateMachine {
         return Array(sorted.prefix(NearbyChannel.placesMaximum).map(\.place))
     }
 
-    /// The list as it is now.
+    /// The current list.
     private mutating func list() -> [NearbyChannel] {
         unlisted = 0
         guard isBrowsing else { return [] }

@@ -1,22 +1,23 @@
-// Which places of hosts answer. Pure.
+// Probes the addresses of hosts. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// Asks each place now and then for a sign of life, so that a machine which vanished without a word is known to be gone.
+/// Probes each address from time to time, so that a machine that vanished without notice is recognised as gone.
 struct PlaceWatch {
-    /// The time between two probes of a place that answers.
+    /// The time between two probes of an address that answers.
     static let interval = Duration.seconds(4)
     /// How long an answer may take.
     static let answerTimeout = Duration.seconds(2)
-    /// Probes in a row that a place may leave unanswered before it counts as gone.
+    /// The number of consecutive unanswered probes after which an address counts as gone.
     static let unansweredMaximum = 2
-    /// The longest time between two probes of a place that does not answer.
+    /// The longest time between two probes of an address that does not answer.
     static let intervalMaximum = Duration.seconds(15)
-    /// Probes a second, of all places.
+    /// Probes per second to all addresses together.
     static let probesPerSecond = 64
-    /// Those of them that may be sent at once.
+    /// The burst of that rate limit.
     static let probesAtOnce = 8
-    /// Probes a second to one address, whatever is announced there: strangers may name a machine that has nothing to do with it.
+    /// Probes per second to one address, however many channels are announced there: an announcement may name an
+    /// unrelated machine.
     static let probesPerSecondOfHost = 4
 
     private struct State {
@@ -35,7 +36,7 @@ struct PlaceWatch {
     var nextDeadline: Instant? { places.values.map { $0.waiting?.until ?? $0.next }.min() }
     var count: Int { places.count }
 
-    /// Whether the place may be there: it has answered, or has not been asked often enough.
+    /// Whether the host may be there: it has answered, or was not probed often enough.
     func isThere(_ place: RelayPlace) -> Bool {
         (places[place]?.unanswered ?? 0) < Self.unansweredMaximum
     }
@@ -123,7 +124,7 @@ struct PlaceWatch {
         actions.append(.probe(place, number: number))
     }
 
-    /// The time from a probe to the next one, when so many were not answered.
+    /// The time to the next probe after `unanswered` unanswered ones.
     private static func pause(_ unanswered: Int) -> Duration {
         unanswered < unansweredMaximum ? interval : min(interval * (1 << min(unanswered - 1, 4)), intervalMaximum)
     }

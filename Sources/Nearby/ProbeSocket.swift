@@ -1,13 +1,13 @@
-// The sockets by which hosts are asked for a sign of life.
+// The sockets for probes of hosts.
 import Cryptography
 import Glibc
 import MonotonicTime
 import Reactor
 import RelayProtocol
 
-/// Sends probes and tells which are answered. It lives on an event loop.
+/// Sends probes and reports which ones are answered. It runs on an event loop.
 final class ProbeSocket {
-    /// Answers read before the loop goes on.
+    /// Maximum number of answers to read per turn of the loop.
     private static let packetsPerTurn = 64
     /// Probes whose answers are known: more than can wait for one.
     static let waitingMaximum = 2 * PlaceWatch.probesPerSecond * Int(PlaceWatch.answerTimeout.components.seconds)

@@ -1,4 +1,4 @@
-// A question that every QUIC server answers without a connection: which versions it speaks. Pure.
+// A probe that every QUIC server answers without a connection: which versions it supports. Pure.
 
 /// A packet of a version that nobody speaks, and the recognition of its answer (RFC 8999; RFC 9000, sections 6 and 15).
 enum VersionProbe {
@@ -6,7 +6,7 @@ enum VersionProbe {
     static let byteCount = 1_200
     static let idByteCount = 8
 
-    /// The ids of a probe. Who has not seen it cannot guess them.
+    /// The ids of a probe. Only a host that has seen the probe knows them.
     struct IDs: Hashable, Sendable {
         var destination: [UInt8]
         var source: [UInt8]

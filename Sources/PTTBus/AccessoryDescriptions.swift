@@ -1,7 +1,7 @@
-// What scanning, adding and trying accessories tells.
+// What scanning, adding and testing accessories reports.
 import DBus
 
-/// A Bluetooth device that a scan found; what `DeviceFound` tells.
+/// A Bluetooth device that a scan found; the content of `DeviceFound`.
 public struct DiscoveredDevice: Hashable, Sendable, Codable {
     /// Its address in the form 00:11:22:33:44:55.
     public var address: String
@@ -71,7 +71,7 @@ public enum AddStep: String, Hashable, Sendable, Codable, CaseIterable {
     case subscribing
 }
 
-/// What `AddAccessory` may be told beside the address.
+/// The options of `AddAccessory`.
 public struct AddAccessoryOptions: Hashable, Sendable {
     /// The name of the accessory; nil: made from the device's.
     public var name: String?

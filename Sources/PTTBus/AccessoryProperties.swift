@@ -1,4 +1,4 @@
-// What accessories, their manager and a learning session say of themselves.
+// The properties of accessories, their manager and a learning session.
 import DBus
 
 /// The properties of `org.pttd.Accessory1`.
@@ -15,7 +15,7 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
     public var profile = ""
     /// The profile's title; empty until one matches.
     public var profileTitle = ""
-    /// Who put it there: "configuration", "added" or "automatic".
+    /// Its origin: "configuration", "added" or "automatic".
     public var origin = ""
     /// Whether there is a connection.
     public var connected = false

@@ -1,4 +1,4 @@
-// What the objects of org.pttd say of themselves, as Swift types: written by the daemon, read by its clients.
+// The properties of the objects of org.pttd, as Swift types: the daemon writes them, its clients read them.
 import DBus
 
 /// A property set that travels as `a{sv}`.
@@ -19,7 +19,7 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var activeChannel: DBusObjectPath = "/"
     /// The names of the configured channels, in their order.
     public var channels: [String] = []
-    /// Who has the audio instead of push-to-talk; empty while nobody has.
+    /// What uses the audio instead of push-to-talk; empty if nothing does.
     public var call = ""
     /// Why the microphone cannot be used; empty while it can, as far as is known.
     public var microphoneProblem = ""

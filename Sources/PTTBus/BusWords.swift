@@ -1,4 +1,4 @@
-// How the values of org.pttd's arguments and properties are spelt.
+// The text forms of the values in org.pttd's arguments and properties.
 import DBus
 import PushToTalkCore
 

@@ -1,4 +1,4 @@
-// What a channel's object says of itself.
+// The properties of a channel's object.
 import DBus
 import PushToTalkCore
 
@@ -26,7 +26,8 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     public var queuePosition: UInt32 = 0
     /// How loud own speech is, in dBFS (-96…0); `inputLevelOff` while nothing is recorded.
     public var inputLevel = Self.inputLevelOff
-    /// Who else is speaking; empty while nobody is. Of several, who has been heard for longest.
+    /// The other member that is speaking; empty if nobody is. Of several, the one that has been heard for the longest
+    /// time.
     public var activeRemoteParticipant = ""
     /// All who are heard, the longest first: several only where several may talk at once.
     public var remoteParticipants: [String] = []
@@ -47,13 +48,14 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     /// What `inputLevel` is while nothing is recorded: lower than any level.
     public static let inputLevelOff = -200.0
 
-    /// `level` as the bus tells it: to a tenth of a decibel; nil, or what is no number, is `inputLevelOff`.
+    /// `level` as on the bus: rounded to a tenth of a decibel. Nil, or a value that is not a number, is
+    /// `inputLevelOff`.
     public static func inputLevel(_ level: Float?) -> Double {
         guard let level, level.isFinite else { return inputLevelOff }
         return (Double(level) * 10).rounded() / 10
     }
 
-    /// Who is heard, the longest first.
+    /// The participants that are heard, the longest first.
     public var speakers: [String] {
         guard remoteParticipants.isEmpty else { return remoteParticipants }
         return activeRemoteParticipant.isEmpty ? [] : [activeRemoteParticipant]

@@ -1,8 +1,8 @@
-// What the daemon can be asked about accessories, and what it tells while it does it.
+// The daemon's requests for accessories, and the signals that it sends meanwhile.
 import DBus
 import MonotonicTime
 
-/// What the daemon tells about accessories beside their properties.
+/// Signals of the daemon about accessories, in addition to their properties.
 public enum AccessorySignal: Hashable, Sendable {
     /// A scan found a device, or something about it is different.
     case found(DiscoveredDevice)
@@ -174,7 +174,7 @@ extension DaemonClient {
                 throw error
             }
             let reply = PTTBus.reply(
-                AccessoryError(.notFound, "there is no such accessory; 'pttctl accessory list' shows those there are"))
+                AccessoryError(.notFound, "there is no such accessory; 'pttctl accessory list' lists the accessories"))
             throw .bus(.remote(name: reply.name, message: reply.message))
         }
     }

@@ -3,7 +3,8 @@ import DBus
 import FoundationEssentials
 import PushToTalkCore
 
-/// Answers a call of the daemon, starting on the client's loop. What it throws is told to the daemon as a failure.
+/// Answers a call of the daemon, starting on the client's loop. An error that it throws is sent to the daemon as a
+/// failure.
 public typealias DelegateHandler = nonisolated(nonsending) @Sendable (DelegateCall) async throws -> DelegateAnswer
 
 extension DaemonClient {
@@ -41,7 +42,8 @@ extension DaemonClient {
         try await bus.requestName(name)
     }
 
-    /// Becomes a program with a channel manager; returns after the restoration of its channel has been told to the delegate.
+    /// Registers as a program with a channel manager. It returns after the delegate was told about the restoration of
+    /// its channel.
     ///
     /// - Parameters:
     ///   - name: A well-known name that this client owns (`takeName`); empty: this program is not started again.

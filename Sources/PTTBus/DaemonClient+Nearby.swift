@@ -1,4 +1,4 @@
-// What the daemon can be asked about channels nearby.
+// The daemon's requests for channels nearby.
 import DBus
 import FoundationEssentials
 

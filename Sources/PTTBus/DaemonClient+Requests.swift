@@ -1,4 +1,4 @@
-// What the daemon can be asked: a method for each of org.pttd's.
+// The daemon's requests: one method for each of org.pttd's.
 import DBus
 import FoundationEssentials
 import PushToTalkCore
@@ -46,7 +46,7 @@ extension DaemonClient {
         try await callChannel(channel, "RequestBeginTransmitting")
     }
 
-    /// Ends the transmission as the program that joined does, whoever began it.
+    /// Ends the transmission with the rights of the program that joined, regardless of who began it.
     public func requestStopTransmitting(_ channel: UUID? = nil) async throws(DaemonClientError) {
         try await callChannel(channel, "RequestStopTransmitting")
     }

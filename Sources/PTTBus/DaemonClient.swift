@@ -1,13 +1,13 @@
-// The daemon as its clients see it: found, read and watched. What it can be asked is in DaemonClient+Requests.swift.
+// A client of the daemon: it finds, reads and watches the daemon. The requests are in DaemonClient+Requests.swift.
 import DBus
 import Logging
 import Reactor
 
 /// A client of the daemon on one bus.
 ///
-/// It outlives the daemon: when that leaves the bus, `watch` tells `.running(false)` and requests fail with `.notRunning`; when it is
-/// back, `.running(true)` is told and requests work again. A program with a channel manager then registers again. What the client
-/// held (the talk key, a registration) ended with the old daemon.
+/// It outlives the daemon. When the daemon leaves the bus, `watch` reports `.running(false)` and requests fail with
+/// `.notRunning`. When it is back, `watch` reports `.running(true)` and requests work again. A program with a channel
+/// manager then registers again. What the client held (the talk key, a registration) ended with the old daemon.
 public actor DaemonClient {
     /// What changed.
     public enum Event: Sendable {
@@ -15,7 +15,7 @@ public actor DaemonClient {
         case changed(from: DaemonSnapshot, to: DaemonSnapshot)
         /// `org.pttd.Channel1.TransmissionFailed`.
         case transmissionFailed(channel: DBusObjectPath, code: Int, message: String)
-        /// What the daemon tells about accessories beside their properties.
+        /// A signal of the daemon about accessories, in addition to their properties.
         case accessory(AccessorySignal)
         /// The daemon left the bus, or came (back) to it.
         case running(Bool)
@@ -32,7 +32,7 @@ public actor DaemonClient {
     public private(set) var snapshot = DaemonSnapshot()
     /// The daemon's unique name; nil while it is not running.
     private(set) var owner: String?
-    /// What was told since each `refresh` that is under way began.
+    /// The changes since the begin of each `refresh` in progress.
     private var changesMeanwhile: [UInt64: [Change]] = [:]
     private var nextReading: UInt64 = 0
     private typealias Change = (inout DaemonSnapshot) -> Void
@@ -94,12 +94,12 @@ public actor DaemonClient {
         }
     }
 
-    /// Reads everything anew.
+    /// Reads everything again.
     ///
     /// - Throws: What made reading fail; `.limitReached` when too much changed meanwhile.
     public func refresh() async throws(DBusError) { _ = try await replaceSnapshot() }
 
-    /// Reads everything anew, and returns the snapshot that this replaced.
+    /// Reads everything again, and returns the snapshot that this replaced.
     private func replaceSnapshot() async throws(DBusError) -> DaemonSnapshot {
         let reading = nextReading
         nextReading += 1

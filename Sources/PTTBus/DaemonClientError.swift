@@ -1,8 +1,8 @@
-// Why a client of the daemon did not get what it asked for.
+// The errors of a client of the daemon.
 import DBus
 import PushToTalkCore
 
-/// Why a client has no daemon to talk to. The description tells the user what to do.
+/// Why a client cannot reach the daemon. The description says what to do.
 public enum DaemonClientError: Error, CustomStringConvertible {
     /// `org.pttd` is on none of the buses that were looked at.
     case notRunning(looked: [String])
@@ -33,9 +33,9 @@ public enum DaemonClientError: Error, CustomStringConvertible {
         case .bus(.connectFailed(let address, let reason)):
             "there is no bus at '\(address)' (\(reason)); leave --bus out, or name 'session' or 'system'"
         case .bus(.timedOut):
-            "pttd is on the bus, but does not answer; 'journalctl -u pttd' shows what it did last (with --user for a user's own), "
-                + "'systemctl restart pttd' starts it anew"
-        case .bus(.disconnected): "the bus is gone, and with it the answer; try again"
+            "pttd is on the bus, but does not answer; 'journalctl -u pttd' shows its log (with --user for a user's own), "
+                + "'systemctl restart pttd' restarts it"
+        case .bus(.disconnected): "the bus connection was lost before the answer came; try again"
         case .bus(.remote(let name, let message))
         where name.hasPrefix(PTTBus.errorPrefix) || name.hasSuffix(".InvalidArgs") || name.hasSuffix(".LimitsExceeded"):
             message

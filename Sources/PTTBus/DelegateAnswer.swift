@@ -56,7 +56,7 @@ public enum DelegateAnswer: Hashable, Sendable {
             return .activeRemoteParticipant(PTParticipant(name: try Self.name(name), image: try image(result)))
         default:
             throw .invalidArguments(
-                "the answer to IncomingPush has to have 'Action' s: \"leaveChannel\" or \"activeRemoteParticipant\"")
+                "the answer to IncomingPush must have 'Action' s: \"leaveChannel\" or \"activeRemoteParticipant\"")
         }
     }
 
@@ -67,7 +67,8 @@ public enum DelegateAnswer: Hashable, Sendable {
 
     private static func name(_ name: String) throws(DBusErrorReply) -> String {
         guard name.utf8.count <= PTTBusLimits.nameBytes else {
-            throw .invalidArguments("a name of \(name.utf8.count) bytes; at most \(PTTBusLimits.nameBytes) are taken")
+            throw .invalidArguments(
+                "a name of \(name.utf8.count) bytes; at most \(PTTBusLimits.nameBytes) are accepted")
         }
         return name
     }

@@ -50,7 +50,7 @@ extension DelegateCall {
         func uuid() throws(DBusErrorReply) -> UUID {
             let text: String = try value(0)
             guard let uuid = UUID(uuidString: text) else {
-                throw .invalidArguments("'\(text.prefix(80))' is no UUID, in \(member)")
+                throw .invalidArguments("'\(text.prefix(80))' is not a UUID, in \(member)")
             }
             return uuid
         }
@@ -59,7 +59,7 @@ extension DelegateCall {
         func code<T: RawRepresentable>() throws(DBusErrorReply) -> T where T.RawValue == Int {
             let number: Int32 = try value(1)
             guard let code = T(rawValue: Int(number)) else {
-                throw .invalidArguments("\(number) means nothing in \(member)")
+                throw .invalidArguments("\(number) is not valid in \(member)")
             }
             return code
         }
@@ -76,7 +76,7 @@ extension DelegateCall {
             case "interruptionBegan": return .interruptionBegan(reason: reason)
             case "interruptionEnded": return .interruptionEnded(reason: reason)
             case "routeChanged": return .routeChanged(AudioSessionDescription(busValue: details))
-            default: throw .invalidArguments("'\(event.prefix(80))' is no event of an audio session")
+            default: throw .invalidArguments("'\(event.prefix(80))' is not an event of an audio session")
             }
         }
     }

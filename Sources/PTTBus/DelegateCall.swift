@@ -3,7 +3,7 @@ import DBus
 import FoundationEssentials
 import PushToTalkCore
 
-/// The audio session as a program is told of it.
+/// The audio session as it is reported to a program.
 public struct AudioSessionDescription: Hashable, Sendable {
     /// The microphone's ALSA name.
     public var inputDevice: String

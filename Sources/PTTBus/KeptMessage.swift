@@ -1,15 +1,15 @@
 // A message that a relay keeps, on the bus.
 import DBus
 
-/// A message that the relay keeps of a channel, as `org.pttd.Channel1.ListMessages` tells it.
+/// A message of a channel that the relay keeps, as in the answer to `org.pttd.Channel1.ListMessages`.
 public struct KeptMessage: Hashable, Sendable, Codable {
     /// Names it in `ReplayMessage`.
     public var id: String
-    /// Who said it.
+    /// The talker.
     public var talker: String
     /// When it began, in milliseconds since 1970 UTC.
     public var beganAt: Int64
-    /// How long it is, in milliseconds; so far, while it goes on.
+    /// Its duration in milliseconds, or its duration so far while it is in progress.
     public var milliseconds: UInt32
     /// Whether its talker still speaks.
     public var isGoingOn: Bool

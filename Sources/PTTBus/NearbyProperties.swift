@@ -1,4 +1,4 @@
-// What the daemon says of channels nearby.
+// The daemon's properties about channels nearby.
 import DBus
 
 /// How somebody gets into a channel nearby.
@@ -11,7 +11,7 @@ public enum NearbyAdmission: String, Hashable, Sendable, Codable, CaseIterable {
     case ask
 }
 
-/// Somebody who waits to be admitted to a channel of this machine, as `org.pttd.Nearby1` tells it.
+/// A person who waits to be admitted to a channel of this machine, as in `org.pttd.Nearby1`.
 public struct NearbyNewcomerDescription: Hashable, Sendable, Codable {
     /// Names the newcomer in requests.
     public var id = ""
@@ -44,7 +44,7 @@ public struct NearbyNewcomerDescription: Hashable, Sendable, Codable {
     }
 }
 
-/// One channel nearby, as `org.pttd.Nearby1` tells it.
+/// One channel nearby, as in `org.pttd.Nearby1`.
 public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     /// Names the channel in requests: its UUID with the beginning of its host's key, for two hosts may claim one UUID.
     public var id = ""
@@ -52,11 +52,11 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     public var uuid = ""
     /// What its creator calls it. Text of a stranger.
     public var name = ""
-    /// Who created it. Text of a stranger.
+    /// The creator's name. Untrusted text.
     public var creator = ""
     /// The number of its members.
     public var members = 0
-    /// "open": whoever is near may join; "code": who knows the code; "ask": whom the creator admits.
+    /// "open": anyone nearby may join; "code": those who know the code; "ask": those whom the creator admits.
     public var admission = "open"
     /// Whether this machine hosts it.
     public var isOwn = false
@@ -107,7 +107,7 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     public var bluetoothProblem = ""
     /// The channels that are known now.
     public var channels: [NearbyChannelDescription] = []
-    /// Who waits to be admitted to channels of this machine, in the order in which they asked.
+    /// The people who wait to be admitted to channels of this machine, in the order of their requests.
     public var newcomers: [NearbyNewcomerDescription] = []
 
     /// The interface whose properties these are.

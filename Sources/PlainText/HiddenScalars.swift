@@ -1,4 +1,4 @@
-// What in a stranger's text is not seen, and may change how the rest of it is seen. Pure.
+// Characters of untrusted text that are invisible, or change how the rest of it is displayed. Pure.
 
 extension Unicode.Scalar {
     /// Whether this scalar is no sign of its own and may hide, reorder or break what stands beside it in a line: control characters (C0, DEL,

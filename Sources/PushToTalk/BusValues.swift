@@ -47,7 +47,7 @@ extension PTChannelError {
     /// What an answer of `org.pttd`, or its absence, means to an app.
     init(_ error: DBusError) {
         guard case .remote(let name, let message) = error else {
-            self.init(.unknown, explanation: "pttd was not asked, or does not answer: \(error)")
+            self.init(.unknown, explanation: "pttd cannot be reached or does not answer: \(error)")
             return
         }
         if let known = PTChannelError(busName: name, message: message) {
@@ -59,7 +59,7 @@ extension PTChannelError {
         // A channel of another app is none of this app's channels.
         case "AccessDenied": self.init(.channelNotFound, explanation: message)
         case "ServiceUnknown", "NameHasNoOwner", "NoReply", "Disconnected":
-            self.init(.unknown, explanation: "pttd is not running; it restores the channel when it is back")
+            self.init(.unknown, explanation: "pttd is not running; it restores the channel when it runs again")
         default: self.init(.unknown, explanation: "pttd refused: \(error)")
         }
     }
@@ -85,7 +85,7 @@ extension PTInstantiationError {
         case "UnknownMethod", "UnknownInterface":
             self.init(.invalidPlatform, explanation: "pttd is older than this library; update it (\(message))")
         case "ServiceUnknown", "NameHasNoOwner", "NoReply", "Disconnected":
-            self.init(.invalidPlatform, explanation: "pttd ended just now; try again when it runs")
+            self.init(.invalidPlatform, explanation: "pttd has just stopped; try again when it runs")
         default: self.init(.unknown, explanation: "pttd refused: \(error)")
         }
     }

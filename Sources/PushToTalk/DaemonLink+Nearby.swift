@@ -1,4 +1,4 @@
-// Channels nearby, as pttd tells of them.
+// Channels nearby, as pttd reports them.
 import DBus
 import PTTBus
 import PushToTalkCore
@@ -7,7 +7,7 @@ import Reactor
 /// Those who want to know which channels are nearby.
 struct NearbyFollowers {
     var continuations: [UUID: AsyncStream<PTNearbyList>.Continuation] = [:]
-    /// What pttd told last; nil: nothing yet.
+    /// The last list from pttd; nil: none yet.
     var list: PTNearbyList?
     var match: DBusMatch?
 

@@ -1,4 +1,4 @@
-// What the app wants of pttd: handed to the bus in order, and before the answer to whatever the app was called for.
+// The app's requests to pttd. They are sent in order, and before the answer to the call during which the app made them.
 import DBus
 import MonotonicTime
 import PTTBus
@@ -7,9 +7,10 @@ import Reactor
 import Synchronization
 
 extension DaemonLink {
-    /// Has `work` done on the loop, in order. What the app asks for inside a delegate method goes out before the method's answer.
+    /// Has `work` done on the loop, in order. What the app asks for inside a delegate method goes out before the
+    /// method's answer.
     ///
-    /// - Returns: Whether there was room for it.
+    /// - Returns: Whether the queue had space for it.
     nonisolated func submit(_ work: @escaping @Sendable (isolated DaemonLink) -> Void) -> Bool {
         let fits = outbox.withLock { outbox in
             guard outbox.count < Self.outboxMax else { return false }
@@ -35,7 +36,7 @@ extension DaemonLink {
         await withCheckedContinuation { continuation in loop.execute { continuation.resume() } }
     }
 
-    /// Asks pttd for something whose outcome the delegate is told.
+    /// Sends pttd a request whose outcome the delegate gets as a callback.
     nonisolated func request(
         _ request: DelegateStateMachine.Request, _ uuid: UUID,
         _ send: @escaping @Sendable (isolated DaemonLink) async throws(DBusError) -> Void

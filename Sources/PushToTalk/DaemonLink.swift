@@ -1,4 +1,4 @@
-// The app's end of org.pttd: finding pttd, registering with it, and doing so again when it comes back.
+// The app's side of org.pttd: it finds pttd, registers with it, and registers again after pttd restarts.
 import DBus
 import Logging
 import MonotonicTime
@@ -129,7 +129,7 @@ actor DaemonLink {
                 case .invalid: "it is not a bus name: write one such as org.example.Radio"
                 default: "the bus refuses it (\(error)); its policy has to allow owning it"
                 }
-            throw PTInstantiationError(.missingEntitlement, explanation: "no use of the bus name \(name): \(reason)")
+            throw PTInstantiationError(.missingEntitlement, explanation: "cannot own the bus name \(name): \(reason)")
         }
     }
 
@@ -169,7 +169,7 @@ actor DaemonLink {
         daemon = owner
         retry?.cancel()
         if wasThere {
-            logger.notice("pttd is gone; the channel comes back with it")
+            logger.notice("pttd has left the bus; the channel returns when pttd does")
             caller.post(machine.handle(.daemonGone, at: .now))
             if !nearby.continuations.isEmpty { nearby.tell(PTNearbyList(problem: "pttd is not running")) }
         }

@@ -1,10 +1,11 @@
-// What the delegate has been told, and what it is told next: keeps the documented order when pttd comes and goes, and answers each request once.
+// Decides which callbacks the delegate gets: it keeps the documented order across restarts of pttd, and answers each
+// request once.
 import MonotonicTime
 import PushToTalkCore
 
 /// The rules between pttd's calls and the app's delegate. No I/O.
 struct DelegateStateMachine {
-    /// What an app asks for without waiting; the delegate is told how it went.
+    /// A request that an app makes without waiting. The delegate gets the outcome as a callback.
     enum Request: Hashable, Sendable {
         case join, leave, begin, stop
     }
@@ -29,11 +30,12 @@ struct DelegateStateMachine {
         case tell(DelegateCallback)
         /// The channel is there (again), or not to be used for the time being.
         case activeChannelChanged(UUID?)
-        /// pttd called out of order: nobody is told.
+        /// pttd made a call out of order; it is not passed on.
         case refuse(String)
     }
 
-    /// How long a failure that pttd tells twice, as an answer and as a callback, counts as one: pttd's own limit for an answer.
+    /// pttd reports a failure twice, as an answer and as a callback. Within this time, pttd's own limit for an answer,
+    /// both count as one.
     static let repetitionLimit = Duration.seconds(10)
     /// Requests that wait for their answers; beyond it one fails at once.
     static let requestsMax = 256
@@ -47,9 +49,10 @@ struct DelegateStateMachine {
     private struct Progress {
         /// Not answered yet.
         var waiting = 0
-        /// Of those, the ones whose outcome the delegate was told by a callback.
+        /// Of those, the requests whose outcome the delegate already got as a callback.
         var told = 0
-        /// Failures told because of an answer; pttd's callback about the same comes until then, and is dropped.
+        /// Failures that were reported because of an answer. Until these times pttd's callback about the same failure
+        /// is dropped.
         var repetitionsUntil: [Instant] = []
     }
 
@@ -133,7 +136,7 @@ struct DelegateStateMachine {
         actions += [.activeChannelChanged(uuid), .tell(callback)]
     }
 
-    /// The app was told of a channel that did not come back.
+    /// The app knows a channel that did not return.
     private mutating func leaveLost(unless uuid: UUID?) {
         if let lost, lost != uuid { actions.append(.tell(.didLeaveChannel(lost, reason: .unknown))) }
         lost = nil
@@ -141,7 +144,7 @@ struct DelegateStateMachine {
 
     // MARK: Requests
 
-    /// The delegate is told the outcome of a request by a callback; its answer then tells nothing new.
+    /// A callback has told the delegate the outcome of a request, so the answer to the request is not reported again.
     private mutating func settle(_ request: Request, _ uuid: UUID) {
         let key = Key(request: request, channel: uuid)
         guard let entry = progress[key], entry.waiting > entry.told else { return }

@@ -35,7 +35,7 @@ public final class PTAudioSession: Sendable {
     /// How many events wait for a reader that does not read; the oldest are dropped.
     public static let eventsKeptMax = 16
 
-    /// The route of a machine with one sound device, until pttd tells another.
+    /// The route of a machine with one sound device, until pttd reports another one.
     static let defaultRoute = Route(inputDevice: "default", outputDevice: "default", sampleRate: 48_000)
 
     private struct State {
@@ -97,7 +97,7 @@ public final class PTAudioSession: Sendable {
 
     func deactivated() { state.withLock { $0.isActive = false } }
 
-    /// Nobody tells of the end of an interruption any more.
+    /// The end of an interruption will not be reported any more.
     func forgetInterruption(reason: String) {
         if isInterrupted { interrupted(.ended(reason: reason)) }
     }

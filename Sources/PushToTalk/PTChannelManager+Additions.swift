@@ -1,4 +1,4 @@
-// What Apple's channel manager does not have, because its systems have other places for it.
+// Additions to Apple's channel manager, for things that Apple's systems do elsewhere.
 import DBus
 import PTTBus
 import PushToTalkCore

@@ -18,13 +18,13 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
 
     /// Names the channel in requests: two hosts may claim one UUID.
     public let id: String
-    /// The channel's UUID, by which the delegate is told of it once it is joined.
+    /// The channel's UUID, which delegate callbacks use once it is joined.
     public let channelUUID: UUID
     /// What its creator calls it: a stranger's text, to be shown as plain text.
     public let name: String
-    /// Who created it: a stranger's text.
+    /// The creator's name. It is untrusted text.
     public let creator: String
-    /// How many members it has, as its host tells.
+    /// The number of members, as its host reports it.
     public let memberCount: Int
     /// How somebody gets in.
     public let admission: Admission
@@ -45,7 +45,7 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
         case bluetooth
     }
 
-    /// nil when pttd tells of something that this version does not know.
+    /// nil when pttd reports a value that this version does not know.
     init?(_ description: NearbyChannelDescription) {
         guard let uuid = UUID(uuidString: description.uuid), let admission = Admission(rawValue: description.admission)
         else { return nil }
@@ -63,7 +63,7 @@ public struct PTNearbyChannel: Hashable, Sendable, Identifiable {
 public struct PTNearbyNewcomer: Hashable, Sendable, Identifiable {
     /// Names the newcomer in requests.
     public let id: String
-    /// What the newcomer calls itself: a stranger's text.
+    /// The newcomer's own name. It is untrusted text.
     public let name: String
     /// The channel's `PTNearbyChannel.id`.
     public let channel: PTNearbyChannel.ID
@@ -80,15 +80,16 @@ public struct PTNearbyNewcomer: Hashable, Sendable, Identifiable {
 public struct PTNearbyList: Hashable, Sendable {
     /// The channels, by name.
     public var channels: [PTNearbyChannel] = []
-    /// Who waits to be admitted to channels of this machine, in the order in which they asked.
+    /// The people who wait to be admitted to channels of this machine, in the order of their requests.
     public var newcomers: [PTNearbyNewcomer] = []
     /// What keeps channels from being found or announced, and what to do, in words for the user; nil: nothing does.
     public var problem: String?
 }
 
 extension PTChannelManager {
-    /// The channels nearby, now and whenever they change, until the stream is no longer read. pttd looks for channels only while somebody
-    /// does. The stream never ends by itself: while pttd is away its list is empty, and says so.
+    /// The channels nearby: the current list, and a new one at every change, until the stream is no longer read. pttd
+    /// searches for channels only while a stream is read. The stream never ends by itself. While pttd is not running,
+    /// its list is empty and its `problem` says so.
     public func nearbyChannels() -> AsyncStream<PTNearbyList> {
         let (stream, continuation) = AsyncStream.makeStream(of: PTNearbyList.self, bufferingPolicy: .bufferingNewest(1))
         let id = UUID()
@@ -100,8 +101,8 @@ extension PTChannelManager {
         return stream
     }
 
-    /// Creates a channel that this machine hosts and announces, and makes it the active one; its sound is pttd's. The delegate is told as of
-    /// `requestJoinChannel(channelUUID:descriptor:)`.
+    /// Creates a channel that this machine hosts and announces, and makes it the active one. pttd carries its sound.
+    /// The delegate gets the same callbacks as after `requestJoinChannel(channelUUID:descriptor:)`.
     ///
     /// - Parameters:
     ///   - name: What others read; nil: the machine's name.
@@ -115,13 +116,13 @@ extension PTChannelManager {
         let options: [String: DBusValue] = ["Admission": .string(admission.rawValue)]
         let answer = try await link.askNearby("CreateChannel", [busName(name ?? ""), .properties(options)])
         guard let uuid = answer.first?.stringValue.flatMap({ UUID(uuidString: $0) }) else {
-            throw PTChannelError(.unknown, explanation: "pttd gave no UUID")
+            throw PTChannelError(.unknown, explanation: "pttd answered without a UUID")
         }
         return uuid
     }
 
-    /// Makes a channel nearby the active one; its sound is pttd's. The delegate is told as of
-    /// `requestJoinChannel(channelUUID:descriptor:)`. Takes up to 135 s when the channel's creator is asked.
+    /// Makes a channel nearby the active one. pttd carries its sound. The delegate gets the same callbacks as after
+    /// `requestJoinChannel(channelUUID:descriptor:)`. It takes up to 135 s when the channel's creator is asked.
     ///
     /// - Parameters:
     ///   - channel: One of `nearbyChannels()`.

@@ -1,4 +1,5 @@
-// What an app tells of its channel, each asynchronously or with a completion handler, as Apple's methods come in both forms.
+// The settings that an app makes for its channel. Each has an asynchronous form and one with a completion handler, as
+// Apple's methods do.
 import DBus
 import PTTBus
 import PushToTalkCore
@@ -22,7 +23,8 @@ extension PTChannelManager {
         try await set(.activeRemoteParticipant(participant), channelUUID)
     }
 
-    /// Tells whether the app's service can be used; nobody transmits unless it is `.ready`, as it is at first.
+    /// Reports whether the app's service can be used. Nobody transmits unless it is `.ready`, which is the initial
+    /// status.
     ///
     /// - Throws: `PTChannelError`.
     public nonisolated(nonsending) func setServiceStatus(_ status: PTServiceStatus, channelUUID: UUID) async throws {

@@ -7,8 +7,9 @@ import Synchronization
 
 /// Joins channels, transmits and receives: an app's access to push-to-talk on this machine, which pttd provides.
 ///
-/// A process has one, got by `channelManager(delegate:restorationDelegate:)`. It survives a restart of pttd: the delegate is told the end of what went on, and
-/// `didJoinChannel` with `.channelRestoration` when the channel is back. All methods may be called from any thread; what is asked for first is done first.
+/// A process has one, got by `channelManager(delegate:restorationDelegate:)`. It survives a restart of pttd: the
+/// delegate is told that a transmission or session has ended, and gets `didJoinChannel` with `.channelRestoration` when
+/// the channel is back. All methods may be called from any thread. Requests are carried out in order.
 public final class PTChannelManager: NSObject, Sendable {
     /// The audio session of its channel.
     public let audioSession: PTAudioSession
@@ -59,8 +60,8 @@ public final class PTChannelManager: NSObject, Sendable {
         }
     }
 
-    /// Ends the transmission, whoever began it. Told by `didEndTransmittingFrom` with `.developerRequest`, or
-    /// `failedToStopTransmittingInChannel`.
+    /// Ends the transmission, regardless of who began it. `didEndTransmittingFrom` with `.developerRequest` or
+    /// `failedToStopTransmittingInChannel` reports the outcome.
     public func stopTransmitting(channelUUID: UUID) {
         link.request(.stop, channelUUID) { link throws(DBusError) in
             try await link.callChannel(channelUUID, "RequestStopTransmitting", [])
@@ -89,11 +90,12 @@ extension PTChannelManager {
     private static let shared = Mutex(Shared.none)
     private static let configuration = Mutex(LinkSettings())
 
-    /// The app's well-known bus name, by which pttd starts the app for pushes and for the restoration of its channel: set it before asking for the channel
-    /// manager.
+    /// The app's well-known bus name, by which pttd starts the app for pushes and for the restoration of its channel:
+    /// set it before asking for the channel manager.
     ///
-    /// By default the bundle's identifier (`CFBundleIdentifier` of an `Info.plist` beside the executable), or the Flatpak id. Without a
-    /// name the app works, but is not started when it does not run. docs/app-developers.md tells how a name is made startable.
+    /// By default the bundle's identifier (`CFBundleIdentifier` of an `Info.plist` beside the executable), or the
+    /// Flatpak id. Without a name the app works, but pttd cannot start it. docs/app-developers.md describes how to make
+    /// a name startable.
     public static var applicationName: String? {
         get { configuration.withLock { $0.applicationName } ?? defaultApplicationName }
         set { configuration.withLock { $0.applicationName = newValue } }

@@ -82,7 +82,7 @@ public protocol PTChannelManagerDelegate: AnyObject {
         remainingHighPriorityBudget: Int) async
 }
 
-/// Tells how to show a channel of which the system has lost the name.
+/// Provides the descriptor of a channel whose name the system has lost.
 public protocol PTChannelRestorationDelegate: AnyObject {
     /// The name and image of a channel that is being restored. Asked only when pttd's own record of them cannot be used; answer at once.
     func channelDescriptor(restoredChannelUUID channelUUID: UUID) -> PTChannelDescriptor

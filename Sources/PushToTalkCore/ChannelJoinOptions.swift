@@ -1,11 +1,13 @@
-// What a join says beyond Apple's: whose the sound is, and which program stands behind the channel.
+// The options of a join that Apple's interface does not have: who carries the sound, and which program is behind the
+// channel.
 
 /// Whose the microphone and the speaker of a channel are. The raw values are those of `org.pttd`'s `Media`.
 public enum MediaOwner: String, Hashable, Sendable, CaseIterable {
     /// The daemon captures, sends, receives and plays.
     case daemon = "pttd"
-    /// The program that joined does, Apple's way: it records and plays between `didActivate` and `didDeactivate`, and
-    /// tells the service status. The daemon sounds its tones before and after, and has no device open in between.
+    /// The program that joined carries the sound, as on Apple's systems: it records and plays between `didActivate` and
+    /// `didDeactivate`, and reports the service status. The daemon sounds its tones before and after, and keeps no
+    /// device open in between.
     case application
 }
 
@@ -51,7 +53,7 @@ extension ChannelManagerStateMachine {
     }
 }
 
-/// A call that has the audio, under the name of whoever told of it.
+/// A call that uses the audio, under the name of its source.
 public struct CallHold: Hashable, Sendable {
     /// Names the call among all that are active, for example `ofono:/voicecall01` or `inhibitor:7`.
     public let holder: String

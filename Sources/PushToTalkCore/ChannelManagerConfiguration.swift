@@ -13,7 +13,7 @@ extension ChannelManagerStateMachine {
         public var settleLimit: Duration
         /// How long the tone before a program gets the audio may take before it counts as heard.
         public var toneLimit: Duration
-        /// How long whoever spoke last may go on being heard when a begin that waited has got the floor.
+        /// How long the previous talker may still be heard after a waiting begin has got the floor.
         public var playOutLimit: Duration
         /// How long a begin may wait for the floor that no button of an accessory is held for.
         public var waitingLimit: Duration

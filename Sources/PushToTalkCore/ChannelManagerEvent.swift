@@ -1,8 +1,8 @@
-// What goes into the channel manager's rules and what comes out of them.
+// The events, actions and notices of the channel manager's rules.
 
 import FoundationEssentials
 
-/// Names one request, so that its answer finds whoever asked.
+/// Identifies a request, so that its answer reaches the caller.
 public struct RequestIdentifier: Hashable, Sendable {
     /// The number, unique among the requests that are not answered yet.
     public let rawValue: UInt64
@@ -83,7 +83,7 @@ extension ChannelManagerStateMachine {
         case join(
             channelUUID: UUID, PTChannelDescriptor, reason: PTChannelJoinReason = .developerRequest,
             mode: PTTransmissionMode = .halfDuplex, status: PTServiceStatus = .ready, options: JoinOptions = .init())
-        /// Leave the active channel, ending what goes on there.
+        /// Leave the active channel, and end what is in progress there.
         case leave(channelUUID: UUID, reason: PTChannelLeaveReason = .developerRequest)
         /// Begin transmitting; `floor`: what the asker knows of whether others do.
         case beginTransmitting(
@@ -106,7 +106,7 @@ extension ChannelManagerStateMachine {
     public enum Action: Hashable, Sendable {
         /// Tell the program behind the channel.
         case callback(DelegateCallback)
-        /// Tell whoever shows or relays the channel something that Apple's delegate is not told.
+        /// Report something to the user interface or the relay link that Apple's delegate is not told.
         case notice(Notice)
         /// Open the sound device; answered by `audioSessionActivated` or `audioSessionFailed`. It supersedes a
         /// deactivation that has not been answered, which is then not answered.
@@ -135,7 +135,8 @@ extension ChannelManagerStateMachine {
     public enum CaptureStart: Hashable, Sendable {
         /// With what is at the microphone now: somebody speaks already. The tone follows `captureBegan`.
         case atOnce
-        /// With the tone that tells the person to speak, sounded as soon as the microphone hears; `captureBegan` is told then.
+        /// With the tone that asks the person to speak. It sounds as soon as the microphone hears, and `captureBegan`
+        /// is reported then.
         case afterGoAhead
     }
 
@@ -149,7 +150,7 @@ extension ChannelManagerStateMachine {
         case discarding
     }
 
-    /// What the channel manager tells beyond Apple's delegate.
+    /// What the channel manager reports in addition to Apple's delegate.
     public enum Notice: Hashable, Sendable {
         /// The transmission ends, for this reason; `didEndTransmitting` follows.
         case transmissionEnding(TransmissionEndCause)
@@ -158,7 +159,8 @@ extension ChannelManagerStateMachine {
         case transmissionAudioFinished(erased: Bool)
         /// The relay refused the last transmission when it had ended already: (some of) it was not heard.
         case lastTransmissionNotCarried(PTChannelError)
-        /// A begin waits for the floor, at this place from 1; nil: the relay has not told one yet. Told anew whenever it moves.
+        /// A begin waits for the floor at this position, counted from 1; nil: the relay has not reported one yet.
+        /// Reported again at every change.
         case waitingForFloor(position: Int?)
         /// It does not wait any more, and does not begin.
         case waitingEnded(TransmissionEndCause)

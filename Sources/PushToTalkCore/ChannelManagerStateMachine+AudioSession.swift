@@ -1,4 +1,4 @@
-// When the sound device is opened and closed, and what the delegate is told of it.
+// When the sound device is opened and closed, and which callbacks the delegate gets about it.
 
 import MonotonicTime
 
@@ -110,8 +110,8 @@ extension ChannelManagerStateMachine {
         deactivate(.drop, at: now)
     }
 
-    /// Sounds a tone as soon as the device is there: over what is heard, and while this device transmits too, but never
-    /// while something else, or a program that plays itself, has the audio.
+    /// Sounds a tone as soon as the device is open. It is mixed over received speech and also sounds while this device
+    /// transmits, but never while something else, or a program with its own media, uses the audio.
     mutating func signal(_ tone: ChannelTone) {
         guard !isSuspended, !isShutDown else { return }
         guard let transmission else {

@@ -67,8 +67,8 @@ extension ChannelManagerStateMachine {
         }
     }
 
-    /// What a program that comes (back) to its channel is told before anything else, so that what follows makes sense:
-    /// the restored membership, its token, and what goes on. Pass them on before `PushEvent.programCame`.
+    /// The first callbacks for a program that registers for its channel: the restored membership, its token, and the
+    /// current state. Deliver them before `PushEvent.programCame`, so that later callbacks make sense.
     public var restorationCallbacks: [DelegateCallback] {
         guard let channel else { return [] }
         var callbacks: [DelegateCallback] = [.didJoinChannel(channel.uuid, reason: .channelRestoration)]

@@ -1,4 +1,4 @@
-// What may be asked for, and when: joining, leaving and the settings of the active channel.
+// Which requests are allowed, and when: joining, leaving and the settings of the active channel.
 
 import FoundationEssentials
 import MonotonicTime

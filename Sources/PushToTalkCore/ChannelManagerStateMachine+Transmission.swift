@@ -81,10 +81,10 @@ extension ChannelManagerStateMachine {
             return (PTChannelError(.callActive, explanation: explanation), false)
         }
         if transmission != nil {
-            return (PTChannelError(.transmissionInProgress, explanation: "this device is transmitting already"), false)
+            return (PTChannelError(.transmissionInProgress, explanation: "this device is already transmitting"), false)
         }
         if waiting != nil {
-            let explanation = "this device waits for the floor already"
+            let explanation = "this device is already waiting for the floor"
             return (PTChannelError(.transmissionInProgress, explanation: explanation), false)
         }
         if isInterrupted {
@@ -103,7 +103,7 @@ extension ChannelManagerStateMachine {
             let explanation =
                 pushes.canStartProgram
                 ? "the program that talks on this channel is being started; try again when it runs"
-                : "the program that talks on this channel does not run; start it"
+                : "the program that talks on this channel is not running; start it"
             return (PTChannelError(.transmissionNotAllowed, explanation: explanation), true)
         }
         if channel.serviceStatus != .ready, floor != .reconnecting || channel.media != .daemon {

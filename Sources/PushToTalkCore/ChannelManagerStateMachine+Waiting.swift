@@ -1,9 +1,10 @@
-// Begins that find somebody else speaking: what becomes of them, and of what is still heard. Replays, which others stop, too.
+// Begins while somebody else is speaking: they are refused or wait, and the talker is heard to the end. Replays, which
+// other members' speech stops.
 
 import FoundationEssentials
 import MonotonicTime
 
-/// What is known of the floor, beyond who is being heard, by whoever asks to begin.
+/// What the caller of a begin knows about the floor, in addition to who is being heard.
 public enum FloorOutlook: Hashable, Sendable {
     /// Nothing: as Apple has it, a participant who is active in half duplex is speaking, and a begin is refused.
     case unknown
@@ -11,21 +12,21 @@ public enum FloorOutlook: Hashable, Sendable {
     case idle
     /// Somebody has it, and a begin can wait until it is free.
     case queueable
-    /// This device may not talk on the channel, whoever has it: a begin would be denied.
+    /// This device may not talk on the channel: a begin would be denied, whoever has the floor.
     case listenOnly
-    /// The way to the others is lost and may be back in a moment. A begin is held for it by whoever carries it, who refuses it
-    /// when it does not come; so it begins though the service is not ready.
+    /// The link is lost and may return in a moment. The link holds a begin until then, and refuses it if the link does
+    /// not return. So a begin is possible although the service is not ready.
     case reconnecting
 }
 
 extension ChannelManagerStateMachine {
-    /// A begin that waits for the floor. Nothing is recorded meanwhile, and no delegate is told of it before it begins.
+    /// A begin that waits for the floor. Nothing is recorded meanwhile, and no delegate callback precedes its begin.
     public struct Waiting: Hashable, Sendable {
         /// Who wants to begin.
         public let source: PTChannelTransmitRequestSource
         /// Since when.
         public let since: Instant
-        /// The place in the relay's queue, from 1; nil: not told yet.
+        /// The position in the relay's queue, counted from 1; nil: not reported yet.
         public internal(set) var position: Int?
         /// The floor is this device's: it begins when nobody is heard any more, and at this time at the latest.
         var beginsBy: Instant?
@@ -45,7 +46,7 @@ extension ChannelManagerStateMachine {
     }
 
     mutating func waitingIsTooLong() {
-        let explanation = "others spoke for \(configuration.waitingLimit); try again"
+        let explanation = "the floor was not free within \(configuration.waitingLimit); try again"
         endWaiting(.refused(PTChannelError(.transmissionInProgress, explanation: explanation)))
     }
 
@@ -67,7 +68,7 @@ extension ChannelManagerStateMachine {
         }
     }
 
-    /// The floor is free for what waited; the last words of whoever had it are heard first.
+    /// The floor is granted to the waiting begin. The previous talker's last words are played first.
     mutating func floorGranted(at now: Instant) {
         guard waiting != nil, waiting?.beginsBy == nil else { return }
         if seededFault("a-grant-after-waiting-begins-nothing") { return }
@@ -111,7 +112,7 @@ extension ChannelManagerStateMachine {
             return PTChannelError(.transmissionNotAllowed, explanation: explanation)
         }
         guard channel?.media == .daemon else {
-            let explanation = "what is heard on this channel is its program's, and pttd keeps nothing of it"
+            let explanation = "a program carries the sound of this channel, and pttd keeps none of it"
             return PTChannelError(.transmissionNotAllowed, explanation: explanation)
         }
         if transmission != nil {

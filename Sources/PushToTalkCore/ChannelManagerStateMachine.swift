@@ -95,11 +95,11 @@ public struct ChannelManagerStateMachine: Sendable {
     var sessionTold = false
     /// The device failed for the present purpose: it is tried again for the next one, not in a loop.
     var activationBlocked = false
-    /// What began or waits did so before the service was ready, and ends when it is told again that it is not.
+    /// The current begin was made before the service was ready. It ends if the service is reported as not ready again.
     var isServiceAwaited = false
     /// Sounds as soon as the session is active and nothing is being recorded.
     var pendingTone: ChannelTone?
-    /// A begin has been told, and its `transmissionAudioFinished` not yet.
+    /// A begin was reported, but its `transmissionAudioFinished` was not.
     var audioUnfinished = false
     /// The tone before a program gets the audio is sounding; it counts as heard after this time.
     var tonesUntil: Instant?
@@ -151,7 +151,7 @@ public struct ChannelManagerStateMachine: Sendable {
         return deadlines.min()
     }
 
-    /// Takes an event in, and tells what is to be done about it, in order.
+    /// Handles an event and returns the actions to carry out, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
         case .request(let request, let identifier): handle(request, identifier, at: now)

@@ -1,4 +1,4 @@
-// What is told to the program behind a channel, as values.
+// The callbacks to the program behind a channel, as values.
 
 import FoundationEssentials
 
@@ -48,7 +48,7 @@ public struct DelegateCallbackOrder: Hashable, Sendable {
     /// Before the first callback: no channel.
     public init() {}
 
-    /// Takes note of a callback, and tells whether it may come at this point.
+    /// Records a callback, and returns whether it is allowed at this point.
     public mutating func accept(_ callback: DelegateCallback) -> Bool {
         switch callback {
         case .didJoinChannel(let uuid, _):
@@ -83,6 +83,6 @@ public struct DelegateCallbackOrder: Hashable, Sendable {
 
     /// Whether a transmission has begun and not ended.
     public var isTransmitting: Bool { transmitting }
-    /// Whether the audio session has been told active and not yet inactive.
+    /// Whether the audio session was reported active, and not inactive since.
     public var isSessionActive: Bool { sessionActive }
 }

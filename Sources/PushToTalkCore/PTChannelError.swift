@@ -10,7 +10,7 @@ public let PTChannelErrorDomain = "PTChannelErrorDomain"
 public struct PTChannelError: Error, Hashable, Sendable {
     /// Apple's error codes.
     public enum Code: Int, Hashable, Sendable, CaseIterable {
-        /// None of the others; `explanation` tells.
+        /// None of the other errors; see `explanation`.
         case unknown = 0
         /// No active channel has the given UUID.
         case channelNotFound = 1

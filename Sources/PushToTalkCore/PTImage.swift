@@ -1,4 +1,4 @@
-// A picture of a channel or a participant, as a value: what the data claims to be is checked, nothing is decoded.
+// An image of a channel or a participant, as a value. Its format is checked, but it is not decoded.
 
 /// A picture for the user interface: PNG or JPEG data, or the name of an icon in the user's theme.
 public struct PTImage: Hashable, Sendable {
@@ -83,7 +83,7 @@ extension PTImage.Invalid: CustomStringConvertible {
     public var description: String {
         switch self {
         case .unknownFormat: "the image is neither PNG nor JPEG"
-        case .tooLarge(let byteCount): "the image has \(byteCount) bytes; at most \(PTImage.byteCountMax) are taken"
+        case .tooLarge(let byteCount): "the image has \(byteCount) bytes; at most \(PTImage.byteCountMax) are accepted"
         case .malformedIconName:
             "an icon name has 1 to \(PTImage.iconNameByteCountMax) of the characters A-Z a-z 0-9 - _ . +"
         }

@@ -8,7 +8,7 @@ public let PTInstantiationErrorDomain = "PTInstantiationErrorDomain"
 public struct PTInstantiationError: Error, Hashable, Sendable {
     /// Apple's error codes.
     public enum Code: Int, Hashable, Sendable, CaseIterable {
-        /// None of the others; `explanation` tells.
+        /// None of the other errors; see `explanation`.
         case unknown = 0
         /// There is no push-to-talk service on this machine.
         case invalidPlatform = 1

@@ -38,7 +38,7 @@ public struct Push: Hashable, Sendable {
     }
 }
 
-/// The JSON object that a push carries, as text; checked, and otherwise handed on as it is.
+/// The JSON object that a push carries, as text. It is validated and passed on unchanged.
 public struct PushPayload: Hashable, Sendable {
     /// What kind of push it is.
     public enum Kind: Hashable, Sendable {
@@ -48,7 +48,7 @@ public struct PushPayload: Hashable, Sendable {
         case serviceUpdate
     }
 
-    /// Why bytes are no payload.
+    /// Why bytes are not a valid payload.
     public enum Invalid: Error, Hashable, Sendable {
         /// It has more than `PushPayload.byteCountMax` bytes.
         case tooLarge(byteCount: Int)
@@ -106,7 +106,7 @@ extension PushPayload.Invalid: CustomStringConvertible {
     public var description: String {
         switch self {
         case .tooLarge(let byteCount):
-            "the payload has \(byteCount) bytes; at most \(PushPayload.byteCountMax) are taken"
+            "the payload has \(byteCount) bytes; at most \(PushPayload.byteCountMax) are accepted"
         case .notAnObject: "the payload is not a JSON object in UTF-8, such as {\"speaker\":\"Ann\"}"
         }
     }
@@ -142,7 +142,7 @@ public enum PushOutcome: Hashable, Sendable {
 public enum PushDropReason: Hashable, Sendable {
     /// Its token is not, or no longer, that of the active channel.
     case deadToken
-    /// There is no channel, or no program behind it, that it could be for.
+    /// There is no channel, or no program behind it, to deliver it to.
     case noProgram
     /// The channel was left while it waited or was being answered.
     case channelLeft
@@ -163,13 +163,13 @@ extension PushDropReason: CustomStringConvertible {
     public var description: String {
         switch self {
         case .deadToken: "its token is not that of the active channel"
-        case .noProgram: "no program is behind the channel"
+        case .noProgram: "no program has joined the channel"
         case .channelLeft: "the channel was left"
         case .expired: "it was not delivered in time"
         case .tooMany: "too many were waiting"
         case .programNotStarted(let reason): "the program did not start: \(reason)"
         case .notAnswered(let reason): "the program did not answer: \(reason)"
-        case .shutdown: "pttd ends"
+        case .shutdown: "pttd is stopping"
         }
     }
 }

@@ -1,12 +1,12 @@
-// What becomes of pushes: whose they are, how long they wait, and how the program is asked. No I/O, no clock.
+// Delivers pushes: which program they belong to, how long they wait, and how the program is asked. No I/O, no clock.
 
 import MonotonicTime
 
 /// The pushes to the active channel, as a state machine without I/O. `ChannelManagerStateMachine` contains it.
 ///
-/// One `incomingPushResult` is out at a time, and, beside it, one service update. A program that does not run is started
-/// for a push; until it runs, pushes wait, bounded in number and time. The token dies with the membership, and with it
-/// whatever waits.
+/// At most one `incomingPushResult` and one service update are outstanding at a time. A program that is not running is
+/// started for a push; until it runs, pushes wait, with limits on their number and time. The token ends with the
+/// membership, and all waiting pushes with it.
 public struct PushStateMachine: Sendable {
     /// The numbers in the rules of pushes.
     public struct Configuration: Hashable, Sendable {
@@ -63,7 +63,7 @@ public struct PushStateMachine: Sendable {
         case ask(PushDelivery)
         /// Tell the program of a service update and await its completion.
         case update(PushDelivery, isHighPriority: Bool, remainingHighPriorityBudget: Int)
-        /// Do what the program answered; `settled` is told by whoever does it.
+        /// Carry out the program's answer. The caller that carries it out reports `settled`.
         case perform(PTPushResult, PushDelivery)
         /// This became of the push.
         case settled(Push, PushOutcome)
@@ -119,7 +119,7 @@ public struct PushStateMachine: Sendable {
         return max(0, configuration.highPriorityBudget - used)
     }
 
-    /// Takes an event in, and tells what is to be done about it, in order.
+    /// Handles an event and returns the actions to carry out, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {
         case .joined(let token, let program, let canStartProgram):

@@ -5,7 +5,7 @@ public struct PushToken: Hashable, Sendable {
     /// How many bytes a token may have. Programs must not rely on a length.
     public static let byteCounts = 32...100
 
-    /// The bytes. They are a secret: whoever has them can wake this device.
+    /// The bytes. They are secret: anyone who has them can wake this device.
     public let bytes: [UInt8]
 
     /// The token of these bytes; nil when there are too few or too many.

@@ -3,7 +3,7 @@
 import FoundationEssentials
 
 extension RestorationRecord {
-    /// Why a text is no restoration record.
+    /// Why a text is not a valid restoration record.
     public enum Invalid: Error, Hashable, Sendable {
         /// It does not begin as one, for example because it is empty.
         case notARecord

@@ -1,11 +1,11 @@
-// What is kept of a channel, so that it is there again after a restart: a value with a text form of its own.
+// The record that restores a channel after a restart: a value with its own text form.
 
 import FoundationEssentials
 
-/// What is kept of the active channel over restarts of the daemon and of the machine.
+/// The record of the active channel that is kept over restarts of the daemon and of the machine.
 ///
-/// The text form has a version, and a checksum, so that a file of another pttd, or one that was damaged, is told from a
-/// good one. It holds secrets (the token, the invitation): keep it where only the daemon reads.
+/// The text form has a version, and a checksum, so that files of another version and damaged files are detected. It
+/// holds secrets (the token, the invitation): store it where only the daemon can read it.
 public struct RestorationRecord: Hashable, Sendable {
     /// The version of the text form that this code writes, and the only one it reads.
     public static let version = 1

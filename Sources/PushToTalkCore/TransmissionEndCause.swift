@@ -1,4 +1,4 @@
-// Why a transmission ends, and how that is told.
+// Why a transmission ends, and the error that reports it.
 
 /// Why a transmission ended.
 public enum TransmissionEndCause: Hashable, Sendable {
@@ -8,7 +8,7 @@ public enum TransmissionEndCause: Hashable, Sendable {
     case talkTimeLimit
     /// The relay did not grant it.
     case refused(PTChannelError)
-    /// The relay did not grant it yet: it waits for the floor, and begins anew with that.
+    /// The relay has queued the request: it waits for the floor, and a new begin follows with the grant.
     case queued
     /// The relay took the grant back.
     case revoked(PTChannelError)
@@ -31,7 +31,7 @@ public enum TransmissionEndCause: Hashable, Sendable {
 }
 
 extension TransmissionEndCause {
-    /// What to tell whoever wanted to transmit, and could not or no longer; nil after a plain stop.
+    /// The error for the caller that could not transmit, or whose transmission was ended; nil after a normal stop.
     public var error: PTChannelError? {
         switch self {
         case .stopped, .queued: nil
@@ -55,7 +55,7 @@ extension TransmissionEndCause: CustomStringConvertible {
     public var description: String {
         switch self {
         case .stopped: "released"
-        case .queued: "the floor is waited for"
+        case .queued: "waiting for the floor"
         case .refused(let error), .revoked(let error): error.explanation
         default: error?.explanation ?? ""
         }

@@ -64,8 +64,8 @@ public struct ServerKeys: Sendable, Equatable {
         return ServerKeys(valid: bytes)
     }
 
-    /// The same secrets but for a fresh key of the tickets: what was sealed with the old one is no good any more, while
-    /// address tokens and stateless resets stay valid.
+    /// The same secrets with a new ticket key. Tickets under the old key become invalid; address tokens and stateless
+    /// resets stay valid.
     public func withFreshTicketKey() -> ServerKeys {
         ServerKeys(valid: ServerKeys.generate().ticketKey + tokenKey)
     }
@@ -85,9 +85,9 @@ public struct ServerKeys: Sendable, Equatable {
     public var bytes: [UInt8] { ticketKey + tokenKey }
 }
 
-/// What an endpoint that accepts connections does with newcomers. Every client must show a certificate.
+/// How a server handles new connections. Every client must show a certificate.
 public struct QUICServerOptions: Sendable {
-    /// Whether a newcomer must first prove its address by a Retry (RFC 9000, section 8.1.2), at one round trip.
+    /// Whether a new client must first prove its address by a Retry (RFC 9000, section 8.1.2), at one round trip.
     public enum AddressValidation: Sendable, Equatable {
         /// Never.
         case never
@@ -106,14 +106,14 @@ public struct QUICServerOptions: Sendable {
     /// Whether a returning client's early data (0-RTT) is taken. An attacker can replay it, so acting on it twice must
     /// be harmless (RFC 9001, section 9.2).
     public var acceptsEarlyData: Bool
-    /// Connections at once, handshakes included; newcomers beyond are not answered.
+    /// Maximum number of connections, handshakes included. Further ones are not answered.
     public var maximumConnections: Int
-    /// Handshakes at once; newcomers beyond are not answered.
+    /// Maximum number of pending handshakes. Further ones are not answered.
     public var maximumHandshakes: Int
     /// Connections at once from one IPv4 address or one /64 of IPv6; newcomers beyond are not answered. People behind one NAT
     /// share an address.
     public var maximumConnectionsPerAddress = 512
-    /// Newcomers per second beyond which, with `.whenHandshakesExceed`, each must prove its address.
+    /// New connections per second above which, with `.whenHandshakesExceed`, each client must prove its address.
     public var handshakesPerSecond = 256
     /// The number that the first two bytes of every connection id carry, so that packets can be steered to the
     /// worker that has the connection.
@@ -166,13 +166,13 @@ public struct QUICConfiguration: Sendable {
     /// Bytes that may be on their way however much is lost: the congestion controller never goes below. 64 KiB are 3 s of
     /// voice with a packet every 10 ms, so that it is the packets themselves that find out when a dead path works again.
     public var congestionWindowFloor = 65_536
-    /// While nothing is acknowledged that should be, a packet goes out at least so often at first…
+    /// The longest time between probe packets at first, while an acknowledgement is outstanding…
     public var probeIntervalFirst: Duration = .milliseconds(50)
-    /// …for so long: what a radio loses in a moment is sent again soon…
+    /// …for this time, so that a short loss of the radio link is repaired soon…
     public var probeTimeFirst: Duration = .seconds(1)
-    /// …and then at least so often…
+    /// …and the longest time between probes after that…
     public var probeInterval: Duration = .milliseconds(200)
-    /// …for so long; then only as the transport's own back-off has it.
+    /// …for this time. Later probes follow only the transport's own back-off.
     public var probeTime: Duration = .seconds(10)
     /// Datagrams received within one turn of the loop and not yet handed over; further ones are dropped.
     public var datagramReceiveQueue = 256

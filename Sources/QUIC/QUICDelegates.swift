@@ -1,5 +1,4 @@
-// How an endpoint tells its owner what happened. All calls come on the endpoint's loop, never from within a call
-// that the owner makes.
+// How an endpoint reports events to its owner. All calls run on the endpoint's loop, never during a call of the owner.
 import MonotonicTime
 
 /// The owner of an endpoint.
@@ -30,14 +29,14 @@ extension QUICEndpointDelegate {
 
 /// The owner of a connection. Only `didClose` must be written; the others have empty defaults.
 public protocol QUICConnectionDelegate: AnyObject {
-    /// The handshake is complete: the peer is who it should be, and everything may be sent. A client may still be
-    /// refused by the server after it; `didClose` tells.
+    /// The handshake is complete: the peer is authenticated, and everything may be sent. The server may still refuse a
+    /// client after that; `didClose` reports it.
     func connectionDidBecomeReady(_ connection: QUICConnection)
     /// The peer opened a stream.
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream)
     /// Bytes or the end of a stream can be read with `stream.read()`.
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream)
-    /// A send buffer that was more than half full, or too full for a write, has half of its room again.
+    /// A send buffer that was more than half full, or too full for a write, is at most half full again.
     func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream)
     /// Both directions are over; `errorCode` is nil after a proper end, else the reset's code. What was received may
     /// still be read.

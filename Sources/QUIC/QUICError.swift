@@ -1,4 +1,4 @@
-// What can go wrong in this module: calls that are refused, and why a connection ended.
+// The errors of this module: refused calls, and the reasons why a connection ended.
 import Reactor
 
 /// A call on an endpoint, connection or stream that could not be done. Nothing has changed when one is thrown.
@@ -47,7 +47,7 @@ public enum QUICError: Error, Equatable, Sendable, CustomStringConvertible {
         case .sendBufferFull(let needed, let available):
             "\(needed) bytes do not fit into the \(available) bytes left of the stream's send buffer"
         case .datagramTooLarge(let maximum): "datagrams on this connection carry at most \(maximum) bytes"
-        case .datagramsNotSupported: "the peer does not take QUIC datagrams"
+        case .datagramsNotSupported: "the peer does not accept QUIC datagrams"
         case .unresolvedHost(let host, let reason): "no address for '\(host)': \(reason)"
         }
     }

@@ -1,4 +1,4 @@
-// Deadlines that are moved and taken back often: a binary heap whose entries know their place. Pure.
+// A binary heap of deadlines that are often moved and removed. Each entry knows its position. Pure.
 import MonotonicTime
 
 /// One deadline. Its owner schedules and removes it; the heap orders it.
@@ -38,7 +38,7 @@ public struct DeadlineHeap {
     /// The number of scheduled deadlines.
     public var count: Int { entries.count }
 
-    /// Puts `deadline` in, or moves it: due at `instant`, and to be done `slack` later at the latest.
+    /// Inserts or moves `deadline`. It is due at `instant` and runs at most `slack` later.
     public mutating func schedule(_ deadline: Deadline, at instant: Instant, slack: Duration = .zero) {
         let latest = instant + slack
         deadline.at = instant

@@ -1,4 +1,4 @@
-// Work on one loop that another thread waits for.
+// Runs work on a loop while another thread waits for the result.
 #if canImport(Glibc)
 import Glibc
 #else
@@ -16,7 +16,7 @@ extension EventLoop {
     }
 }
 
-/// Where one thread waits for what another brings.
+/// A result that one thread waits for and another thread provides.
 final class BlockingResult<T: Sendable>: @unchecked Sendable {
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     /// Written before the semaphore is raised, and read after it.

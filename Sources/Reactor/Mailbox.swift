@@ -1,4 +1,4 @@
-// What some threads hand to one loop, many times a second.
+// A mailbox through which other threads pass items to one loop, many times a second.
 import CLinux
 import Synchronization
 
@@ -13,7 +13,7 @@ import Musl
 public final class Mailbox<Item: Sendable>: @unchecked Sendable {
     /// Items beyond which those that may be lost are.
     public static var bound: Int { 32_768 }
-    /// Room that is kept for the next items after a rush of them.
+    /// Capacity that stays allocated for the next items after a burst of them.
     private static var keptCapacity: Int { 4_096 }
 
     private let waiting = Mutex<[Item]>([])

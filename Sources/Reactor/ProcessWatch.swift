@@ -1,4 +1,4 @@
-// Child processes: their end as an event of the loop, and what they must not inherit.
+// Child processes: reports their end as an event of the loop, and closes descriptors that they must not inherit.
 import CLinux
 
 #if canImport(Glibc)
@@ -37,7 +37,7 @@ public final class ProcessWatch {
     }
 }
 
-/// Has posix_spawn(3) close every descriptor from `first` on: a program that is started has no use for this one's.
+/// Makes posix_spawn(3) close every descriptor from `first` on, so that the new program does not inherit this one's.
 ///
 /// - Throws: `SystemError` when there is no memory for it.
 public func addClosing(

@@ -1,9 +1,9 @@
 // The main thread of a program whose tasks run on an event loop.
 
 extension EventLoop {
-    /// Has `body` run on a new loop in the place of Swift's global executor (see `becomeGlobalExecutor`), and blocks the caller, a
-    /// program's main thread, until it is done. To be called once, before the first task, and not by an `async` main, which has
-    /// libdispatch already.
+    /// Runs `body` on a new loop that replaces Swift's global executor (see `becomeGlobalExecutor`), and blocks the
+    /// caller, a program's main thread, until `body` returns. Call it once, before the first task, and not from an
+    /// `async` main, which already uses libdispatch.
     ///
     /// - Parameter name: The name of the loop's thread.
     /// - Throws: `SystemError` when there is no thread for it; what `body` throws.

@@ -1,4 +1,4 @@
-// Memory that a program needs no more once it has started.
+// Returns memory that a program used only to start.
 import CLinux
 
 /// The memory of this process.

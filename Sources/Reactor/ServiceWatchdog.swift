@@ -1,4 +1,4 @@
-// Tells systemd that the event loops of this process still turn.
+// Reports to systemd that the event loops of this process still run.
 import MonotonicTime
 import Synchronization
 
@@ -17,7 +17,7 @@ public final class ServiceWatchdog: @unchecked Sendable {
     public struct Request: Equatable, Sendable {
         /// The address of systemd's datagram socket: a path, or `@` and an abstract name.
         public var socket: String
-        /// Without a message for so long systemd takes the service for hung.
+        /// systemd treats the service as hung after this time without a message.
         public var interval: Duration
 
         /// A request of `socket` for a message each `interval`.

@@ -20,8 +20,8 @@ public final class SignalWatch: @unchecked Sendable {
         pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Watches for `signals`, which are held; those that came before are told as well. The same signal is told once, however often it
-    /// came in the meantime.
+    /// Watches for `signals`, which are blocked; signals that arrived earlier are reported, too. A signal that arrives
+    /// several times before it is handled is reported once.
     ///
     /// - Parameter handler: Called on the loop with the signal's number.
     /// - Throws: `SystemError` when the process has no descriptor left.

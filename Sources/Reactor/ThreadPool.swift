@@ -1,4 +1,4 @@
-// Threads that do shares of another thread's work, so that it is done sooner.
+// A thread pool that splits one thread's work, so that it finishes sooner.
 import CLinux
 import Synchronization
 
@@ -8,19 +8,20 @@ import Glibc
 import Musl
 #endif
 
-/// Threads that sleep until some thread's work is shared with them.
+/// A pool of sleeping threads that take shares of another thread's work.
 ///
-/// Who shares its work does it, too, and whoever is free takes the next share: a thread of the team that wakes late, or whose processor
-/// has other things to do, finds less left. Who shares its work waits for shares that have been begun and for nothing else; for one in
-/// which the kernel halts a thread, too.
+/// The calling thread works, too. Each thread takes the next free share, so a pool thread that wakes late, or whose
+/// processor is busy, finds fewer shares left. `perform` waits only for shares that have already started, even if the
+/// kernel has suspended the thread that runs one.
 public final class ThreadPool: @unchecked Sendable {
-    /// The threads of a team at most.
+    /// Maximum number of threads in a pool.
     public static let sizeMaximum = 16
 
-    /// Does one share of some work. It is called on several threads at once, for another share on each; a thread of the team may be the
-    /// last to let go of it.
+    /// Does one share of the work. It runs on several threads at once, each with a different share. A pool thread may
+    /// be the last to release it.
     ///
-    /// The thread is 0 for whose work it is, from 1 on for the team's; for what each thread needs for itself.
+    /// `thread` is 0 for the calling thread and 1 or more for the pool's threads. It selects what each thread needs for
+    /// itself.
     public typealias Work = @Sendable (_ share: Int, _ thread: Int) -> Void
 
     /// Its threads.
@@ -48,7 +49,7 @@ public final class ThreadPool: @unchecked Sendable {
     private let begun = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
     private let done = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
 
-    /// A team of `size` threads.
+    /// A pool of `size` threads.
     ///
     /// - Parameter name: What the threads are named by, with a number behind it; see `EventLoop.init(name:)`.
     /// - Throws: `SystemError` when the process may have no more threads.

@@ -25,7 +25,7 @@ public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertibl
     public var description: String {
         switch self {
         case .notThere:
-            "rtkit is not there; install it (package rtkit), or allow real-time priority by LimitRTPRIO= (systemd) or limits.d(5)"
+            "rtkit is not running; install it (package rtkit), or allow real-time priority by LimitRTPRIO= (systemd) or limits.d(5)"
         case .notConnected: "not connected to the system bus, where rtkit is"
         case .priorityTooHigh(let wanted, let most): "rtkit gives real-time priorities up to \(most), not \(wanted)"
         case .limit(let code): "cannot set RLIMIT_RTTIME: \(String(cString: strerror(code)))"

@@ -56,7 +56,7 @@ public final class RealTimeRequests: Sendable {
                 return
             } catch {
                 logger.info(
-                    "sound runs without real-time priority, so a busy machine may be heard",
+                    "audio runs without real-time priority; sound may stutter on a busy machine",
                     metadata: ["why": "\(error)"])
             }
             state.withLock { $0.waiting.removeAll { $0.thread == next.thread } }

@@ -1,4 +1,4 @@
-// The packets of a burst in order, with what was not said and what was lost between them. Pure.
+// The packets of a burst in order, with the pauses and losses between them. Pure.
 
 /// Puts the packets of a burst in order and fills its gaps.
 ///

@@ -1,4 +1,4 @@
-// Keeps talk bursts as files, without anybody waiting for a disk.
+// Records talk bursts as files, without any thread waiting for the disk.
 
 import Logging
 import MonotonicTime
@@ -127,7 +127,7 @@ public actor Recorder {
         if isDone {
             disk.stop()
         } else {
-            logger.warning("the disk of the recordings does not answer; the last one is lost")
+            logger.warning("the disk for recordings does not answer; the last recording is lost")
         }
     }
 
@@ -141,7 +141,7 @@ public actor Recorder {
         let waiting = queued.count + batch.count
         guard waiting < Self.eventsMax else {
             dropped += 1
-            if !hasWarned { logger.warning("the disk is too slow for the recordings: some of them have holes") }
+            if !hasWarned { logger.warning("the disk is too slow: some recordings have gaps") }
             hasWarned = true
             return
         }

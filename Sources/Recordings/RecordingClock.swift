@@ -1,4 +1,4 @@
-// How old a recording is, by a clock that may have jumped.
+// Computes the age of a recording by a clock that may have jumped.
 
 /// The times that the clock has shown while recordings were made, in stretches without a jump between them.
 ///

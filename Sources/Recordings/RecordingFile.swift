@@ -1,4 +1,4 @@
-// One recording on its way to the disk: hidden until it is whole.
+// One recording that is being written: hidden until it is complete.
 
 import Files
 

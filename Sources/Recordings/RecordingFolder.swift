@@ -1,4 +1,4 @@
-// The folder of the recordings: made, cleaned up after a crash, and kept within its bounds.
+// The folder of the recordings: created, cleaned up after a crash, and kept within its limits.
 
 import Files
 import MonotonicTime

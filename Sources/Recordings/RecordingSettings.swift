@@ -1,4 +1,4 @@
-// What is kept of the bursts, where, and how much of it.
+// Which bursts are recorded, where, and how much of them is kept.
 
 import Audio
 import MonotonicTime

@@ -98,7 +98,7 @@ final class RecordingWriter {
         let (saved, removed) = try folder.recover()
         if saved + removed > 0 {
             logger.notice(
-                "recordings that a crash cut off", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
+                "recordings recovered after a crash", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
         }
         _ = try rotate()
     }
@@ -141,7 +141,7 @@ final class RecordingWriter {
             try burst.file.write(burst.stream.finish())
             try burst.file.publish()
             recordings += 1
-            if isFailing { logger.notice("bursts are recorded again") }
+            if isFailing { logger.notice("recording resumed") }
             isFailing = false
             _ = try rotate()
         }
@@ -159,7 +159,7 @@ final class RecordingWriter {
             try body()
             return true
         } catch {
-            if !isFailing { logger.warning("bursts are not recorded: \(error)") }
+            if !isFailing { logger.warning("recording failed: \(error)") }
             isFailing = true
             return false
         }

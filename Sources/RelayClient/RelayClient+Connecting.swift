@@ -1,4 +1,4 @@
-// A link's attempts to connect, and what the connection of the present one tells.
+// A link's attempts to connect, and the events of the current attempt's connection.
 import Logging
 import MonotonicTime
 import QUIC
@@ -73,7 +73,7 @@ extension RelayClient {
         default: break
         }
         if case .message(.successor(let place)) = event {
-            logger.info("the relay goes down, and names another one", metadata: ["relay": "\(place)"])
+            logger.info("the relay is draining and names a successor", metadata: ["relay": "\(place)"])
             tellOfHost(.sent)
         }
         switch event {

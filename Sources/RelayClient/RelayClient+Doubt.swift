@@ -1,4 +1,4 @@
-// When the relay may be gone without a word: a press that nobody answers does not wait for the idle time-out.
+// Detects that the relay has vanished: an unanswered press does not wait for the idle timeout.
 import MonotonicTime
 import QUIC
 import Reactor

@@ -1,4 +1,5 @@
-// A channel whose members host it by turns: what a member that would be the next one is told, and where it goes when another one is.
+// Channels whose hosts succeed each other: what a member that may become the next host learns, and where it goes when
+// another member does.
 import MonotonicTime
 import QUIC
 import Reactor
@@ -29,14 +30,15 @@ public enum RelayHostEvent: Sendable {
 }
 
 extension RelayClient {
-    /// Offers to host the channel if its host goes, and has `handler` told on the loop how it is with the host. Before `join`.
+    /// Offers to host the channel if its host leaves. `handler` gets reports about the host on the loop. Call it before
+    /// `join`.
     public func followHost(_ handler: @escaping @Sendable (RelayHostEvent) -> Void) {
         hostHandler = handler
         core.offersSuccession = true
     }
 
-    /// The relay, with the key of the invitation, is at these places now, the best one first; at most 8. A link that works stays as it is,
-    /// another one is tried there at once.
+    /// The relay with the invitation's key is now at these addresses, at most 8, the best one first. A working link is
+    /// kept; otherwise the client tries them at once.
     public func relayMoved(to places: [RelayPlace]) {
         guard !places.isEmpty else { return }
         call(.relayMoved(places))

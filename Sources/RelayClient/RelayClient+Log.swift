@@ -9,7 +9,7 @@ extension RelayClient {
         case .registered(let token): logger.info("push token registered", metadata: ["token": "\(token)"])
         case .refused(let token, let cause, let phrase):
             logger.warning(
-                "the relay does not take a push token",
+                "the relay refused a push token",
                 metadata: ["token": "\(token)", "cause": "\(cause)", "phrase": "\(phrase)"])
         case .push(let push):
             logger.info(
@@ -27,7 +27,7 @@ extension RelayClient {
         case .state(.ready(let name)): logger.info("channel joined", metadata: ["channel": "\(name)"])
         case .state(.unavailable(let error, let retryAfter)):
             let retry = retryAfter.map { "\(Int($0.milliseconds)) ms" } ?? "never"
-            logger.warning("the relay is not reached", metadata: ["error": "\(error)", "retry": "\(retry)"])
+            logger.warning("cannot reach the relay", metadata: ["error": "\(error)", "retry": "\(retry)"])
         case .state(.connecting): logger.debug("connecting", metadata: ["relay": "\(core.relay)"])
         case .state(.stopped): logger.info("channel left")
         case .floorGranted(let burst, _):

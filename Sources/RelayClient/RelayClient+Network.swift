@@ -1,4 +1,4 @@
-// This machine's network as a link sees it: a connection may have to move, and a wait for the next attempt to end.
+// Reacts to changes of this machine's network: a connection may have to migrate, and a back-off may end early.
 import Logging
 import MonotonicTime
 import QUIC
@@ -15,7 +15,7 @@ extension RelayClient {
             }
         } catch {
             // Then the path changes only as the kernel sends packets by another route.
-            logger.warning("changes of the network are not noticed", metadata: ["why": "\(error)"])
+            logger.warning("network changes are not detected", metadata: ["why": "\(error)"])
         }
     }
 
@@ -48,7 +48,7 @@ extension RelayClient {
                 let found = try await resolve(place.host, place.port)
                 if !found.isEmpty, place == core.relay.place { know(found) }
             } catch {
-                logger.debug("the relay's name is not found", metadata: ["why": "\(error)"])
+                logger.debug("the relay's name cannot be resolved", metadata: ["why": "\(error)"])
             }
             isLookingUp = false
             transport?.networkChanged(.changed)

@@ -51,12 +51,12 @@ public actor RelayClient: RelayLink, PushLink {
     var known = KnownAddresses()
     var isLookingUp = false
     var networkChanges: NetworkChanges?
-    /// Who is told how it is with the relay.
+    /// The handler for reports about the channel's host.
     var hostHandler: (@Sendable (RelayHostEvent) -> Void)?
     var isVerifying = false
     private var lastBurst: UInt32 = 0
     var lastQuery: UInt64 = 0
-    /// Who is to be answered, by `BurstQueryID`.
+    /// The pending answers, by `BurstQueryID`.
     var questions: [BurstQueryID: @Sendable (RelayClientCore.BurstAnswer) -> Void] = [:]
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var datagramsNotSent = 0
@@ -116,7 +116,7 @@ public actor RelayClient: RelayLink, PushLink {
 
     // MARK: RelayLink
 
-    /// Sets who is told what happens.
+    /// Sets the handler for the link's events.
     public func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void) {
         self.handler = handler
     }
@@ -154,7 +154,7 @@ public actor RelayClient: RelayLink, PushLink {
 
     // MARK: PushLink
 
-    /// Sets who is told of pushes.
+    /// Sets the handler for pushes.
     public func setPushHandler(_ handler: @escaping @Sendable (PushLinkEvent) -> Void) {
         pushHandler = handler
     }
@@ -182,7 +182,7 @@ public actor RelayClient: RelayLink, PushLink {
 
     // MARK: Events in
 
-    /// A wish of the user: what comes of it is told after the call.
+    /// Handles a request of the user. Its events are delivered after the call.
     func call(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
@@ -197,7 +197,7 @@ public actor RelayClient: RelayLink, PushLink {
         }
     }
 
-    /// Something came from the relay or the clock: the user is told at once.
+    /// Handles an event of the relay or the clock. The user is informed at once.
     func take(_ event: RelayClientCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
@@ -215,7 +215,7 @@ public actor RelayClient: RelayLink, PushLink {
         }
     }
 
-    /// Takes a packet that came beside QUIC.
+    /// Handles a packet outside of QUIC.
     func take(_ packet: UnsafeRawBufferPointer) {
         let now = Instant.now
         carryOut(core.receive(packet, at: now), at: now)
@@ -223,7 +223,7 @@ public actor RelayClient: RelayLink, PushLink {
         deliver()
     }
 
-    /// The first packet of a connection can carry early data; what comes of it is told with what is under way.
+    /// The first packet of a connection can carry early data. Its events are delivered in the current round.
     func offerEarlyData() {
         let now = Instant.now
         carryOut(core.handle(.earlyDataOffered, at: now), at: now)
@@ -245,8 +245,9 @@ public actor RelayClient: RelayLink, PushLink {
                 guard let transport else { continue }
                 if case .floorRequest = message { answerDoubt.asked(at: now) }
                 if !transport.send(message) {
-                    logger.warning("the relay does not take control messages")
-                    carryOut(core.handle(.connectionEnded(.lost("control messages are not taken")), at: now), at: now)
+                    logger.warning("the relay does not read control messages")
+                    carryOut(
+                        core.handle(.connectionEnded(.lost("it does not read control messages")), at: now), at: now)
                 }
             case .sendLoosely(let message): transport?.send(loosely: message)
             case .sendMedia(let datagram):

@@ -1,18 +1,18 @@
-// What to do when a connection waits and cannot be taken, because descriptors or memory have run out. Pure.
+// Back-off when a connection cannot be accepted because file descriptors or memory are used up. Pure.
 import Glibc
 
-/// A connection that cannot be accepted stays in the kernel's queue, and a listener that is asked again at once would do nothing
-/// else. So it waits a while, and says so once.
+/// A connection that cannot be accepted stays in the kernel's queue, and a listener that retried at once would be busy
+/// with nothing else. So it pauses, and reports that once.
 public struct AcceptPause: Sendable {
     /// What a listener does after accept(2) has failed.
     public enum Verdict: Sendable, Equatable {
-        /// Asks again when the kernel says that somebody is there.
+        /// Accepts again when the kernel reports a connection.
         case goOn
-        /// Asks nobody for `time`; the first such time the operator is told.
+        /// Accepts nothing for `time`. `tells`: log it, because it is the first time.
         case pause(tells: Bool)
     }
 
-    /// How long it takes nobody.
+    /// How long it accepts nothing.
     public static let time: Duration = .seconds(1)
 
     private var isShort = false
@@ -20,7 +20,7 @@ public struct AcceptPause: Sendable {
     /// Nothing has failed yet.
     public init() {}
 
-    /// Somebody was let in.
+    /// A connection was accepted.
     public mutating func accepted() { isShort = false }
 
     /// accept(2) has failed with the code `code` (errno).
@@ -30,7 +30,7 @@ public struct AcceptPause: Sendable {
         return .pause(tells: !isShort)
     }
 
-    /// What the operator is told.
+    /// The message for the log.
     public static let advice =
-        "somebody who connects has to wait: no more files can be opened, or memory is short; raise LimitNOFILE of the service"
+        "cannot accept a connection: file descriptors or memory are used up; raise LimitNOFILE of the service"
 }

@@ -1,4 +1,4 @@
-// A listening port that takes nobody for a while when descriptors have run out.
+// A listening port that accepts nothing for a while when file descriptors are used up.
 import Logging
 import NIOCore
 

@@ -1,4 +1,4 @@
-// Who may connect, and who has to go for it. Pure.
+// Which connections are accepted, and which ones are closed to make space. Pure.
 import MonotonicTime
 
 /// Keeps the connections of a port. When there are too many, of an address or of all, a newcomer takes the place of the oldest one that

@@ -1,12 +1,13 @@
-// Tells the gate how a connection does, and ends one whose request takes too long, or whose peer does not read.
+// Reports the state of a connection to the gate, and closes it if its request takes too long or its peer does not read.
 import MonotonicTime
 import NIOCore
 
-/// How long a connection may keep others waiting.
+/// The timeouts of a connection.
 struct ConnectionTimeouts {
-    /// How long a request may take, from the first byte of its head to the last of its answer; nil: others see to that.
+    /// How long a request may take, from the first byte of its head to the last byte of its answer; nil: enforced
+    /// elsewhere.
     var requestTime: Duration?
-    /// What its peer may leave unread.
+    /// How much its peer may leave unread.
     var unread: UnreadAnswers.Limits
 }
 

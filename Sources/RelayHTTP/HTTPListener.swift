@@ -16,7 +16,7 @@ enum HTTPListener {
     ///
     /// - Parameters:
     ///   - admission: How many connections there may be; newcomers take the place of those that have proven nothing.
-    ///   - timeouts: How long a connection may keep others waiting.
+    ///   - timeouts: The timeouts of a connection.
     ///   - listening: Told the port, once.
     /// - Throws: `ListenFailure`.
     static func serve<Child: ServerChildChannel>(

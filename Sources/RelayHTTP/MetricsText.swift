@@ -1,4 +1,4 @@
-// What a relay counts, in the text format of Prometheus (exposition format 0.0.4). Pure.
+// A relay's metrics in the text format of Prometheus (exposition format 0.0.4). Pure.
 import MonotonicTime
 import RelayProtocol
 import RelayServer
@@ -17,14 +17,14 @@ public enum MetricsText {
         var text = MetricsWriter()
         text.gauge("build_info", "The program.", [(["version": version], 1)])
         text.gauge("uptime_seconds", "Since the relay began to listen.", relay.uptime.milliseconds / 1_000)
-        text.gauge("draining", "1 while it waits for the end of what is said, to go down.", relay.isDraining ? 1 : 0)
-        text.gauge("connections", "QUIC connections, those in handshake included.", Double(relay.connections))
+        text.gauge("draining", "1 while the relay drains before it stops.", relay.isDraining ? 1 : 0)
+        text.gauge("connections", "QUIC connections, pending handshakes included.", Double(relay.connections))
         text.gauge("push_tokens", "Live push tokens.", Double(relay.pushTokens))
         channels(relay.channels, &text)
         media(relay, &text)
         transport(relay, &text)
         if let process {
-            text.gauge("process_resident_bytes", "Memory that is in RAM.", Double(process.residentBytes))
+            text.gauge("process_resident_bytes", "Resident memory.", Double(process.residentBytes))
             text.counter(
                 "process_cpu_seconds_total", "Processor time, the kernel's included.", process.cpu.milliseconds / 1_000)
         }
@@ -38,7 +38,7 @@ public enum MetricsText {
         text.gauge("members", "Members that are connected.", each(\.members.count))
         text.gauge("talkers", "Members that have the floor.", each { $0.members.count(where: \.isTalking) })
         text.gauge(
-            "silent_listeners", "Members that get no media, because they do not report.",
+            "silent_listeners", "Members that get no media because they do not report.",
             each { $0.members.count(where: \.isSilent) })
         text.gauge("floor_waiting", "Requests that wait for the floor.", each(\.waiting))
         text.counter("floor_grants_total", "Floors granted.", each(\.counters.grants))
@@ -58,12 +58,12 @@ public enum MetricsText {
                 }
             })
         text.counter("bursts_total", "Bursts that ended.", each(\.counters.bursts))
-        text.counter("uplink_packets_total", "Packets of these that came.", each(\.counters.packets))
+        text.counter("uplink_packets_total", "Packets of these bursts that arrived.", each(\.counters.packets))
         text.counter(
-            "uplink_packets_lost_total", "Packets of these that did not come, repairs included.",
+            "uplink_packets_lost_total", "Packets of these bursts that did not arrive, after repair.",
             each(\.counters.packetsLostUp))
         text.counter(
-            "listener_packets_total", "Packets that came to listeners, by their reports.",
+            "listener_packets_total", "Packets that reached listeners, by their reports.",
             each(\.counters.packetsHeard))
         text.counter(
             "listener_packets_lost_total", "Packets lost on the way to listeners, by their reports; before repair.",
@@ -79,7 +79,7 @@ public enum MetricsText {
 
     private static func media(_ relay: RelayStatistics, _ text: inout MetricsWriter) {
         let counters = relay.counters
-        text.counter("media_packets_in_total", "Media packets that came.", counters.packetsIn)
+        text.counter("media_packets_in_total", "Media packets received.", counters.packetsIn)
         text.counter("media_packets_forwarded_total", "Of these, forwarded; once each.", counters.packetsForwarded)
         text.counter("media_packets_out_total", "Copies handed to the kernel.", counters.packetsOut)
         text.counter(
@@ -88,18 +88,18 @@ public enum MetricsText {
             "media_packets_dropped_total", "Media packets not forwarded, by reason.",
             MediaDrop.allCases.map { (["reason": "\($0)"], Double(counters.dropped($0))) })
         text.counter(
-            "media_packets_repaired_total", "Packets that came by repair, and were forwarded.",
+            "media_packets_repaired_total", "Packets received by repair and forwarded.",
             counters.packetsRepaired)
         text.counter(
-            "media_packets_spare_total", "Packets that came twice, as a datagram and by repair.", counters.packetsSpare)
+            "media_packets_spare_total", "Packets received twice, as a datagram and by repair.", counters.packetsSpare)
         text.counter("media_packets_resent_total", "Copies sent again on request.", counters.packetsSentAgain)
         text.counter(
             "repair_requests_total", "Requests for lost packets.",
             [(["result": "answered"], counters.repairsAnswered), (["result": "refused"], counters.repairsRefused)]
                 .map { ($0.0, Double($0.1)) })
-        text.gauge("kept_bytes", "Memory of bursts that are kept.", Double(relay.keptBytes))
+        text.gauge("kept_bytes", "Memory used by kept bursts.", Double(relay.keptBytes))
         text.counter(
-            "media_packets_replayed_total", "Copies of kept bursts given to who asks, or comes late.",
+            "media_packets_replayed_total", "Packets of kept bursts sent on request or to late listeners.",
             counters.packetsReplayed)
         text.counter(
             "burst_requests_total", "Requests for kept bursts, and for the list of them.",
@@ -108,13 +108,13 @@ public enum MetricsText {
         text.counter("listeners_stopped_total", "Listeners that did not report.", counters.listenersStopped)
         text.histogram(
             "forward_seconds",
-            "From the moment that a packet is read, with those that came with it, until its last copy is with the kernel.",
+            "Time from reading a packet, with those received with it, until the kernel has its last copy.",
             relay.forwarding)
     }
 
     private static func transport(_ relay: RelayStatistics, _ text: inout MetricsWriter) {
         let (counters, transport) = (relay.counters, relay.transport)
-        text.counter("messages_in_total", "Control messages that came.", counters.messagesIn)
+        text.counter("messages_in_total", "Control messages received.", counters.messagesIn)
         text.counter("protocol_violations_total", "Connections closed for them.", counters.protocolViolations)
         text.counter("joins_refused_total", "Joins refused.", counters.joinsRefused)
         text.counter(
@@ -122,18 +122,18 @@ public enum MetricsText {
             [(["result": "given"], counters.invitationsGiven), (["result": "refused"], counters.invitationsRefused)]
                 .map { ($0.0, Double($0.1)) })
         text.counter("members_revoked_total", "Members removed.", counters.membersRevoked)
-        text.counter("pushes_in_total", "Pushes that came.", counters.pushesIn)
+        text.counter("pushes_in_total", "Pushes received.", counters.pushesIn)
         text.counter("pushes_accepted_total", "Pushes accepted.", counters.pushesAccepted)
-        text.counter("udp_packets_in_total", "Packets that came to the port.", transport.packetsReceived)
-        text.counter("udp_packets_malformed_total", "Of these, not readable.", transport.malformedPackets)
+        text.counter("udp_packets_in_total", "Packets received on the port.", transport.packetsReceived)
+        text.counter("udp_packets_malformed_total", "Of these, malformed.", transport.malformedPackets)
         text.counter(
-            "udp_packets_stray_total", "Of these, for no connection, or not of the protocol.",
+            "udp_packets_stray_total", "Of these, for no connection or of another protocol.",
             transport.strayPackets + counters.strayPackets)
-        text.counter("connections_accepted_total", "Connections begun.", transport.accepted)
-        text.counter("handshakes_failed_total", "Handshakes that did not succeed.", transport.handshakesFailed)
+        text.counter("connections_accepted_total", "Connections accepted.", transport.accepted)
+        text.counter("handshakes_failed_total", "Handshakes that failed.", transport.handshakesFailed)
         text.counter(
-            "connections_refused_total", "Beginnings beyond the bounds on connections.", transport.refusedForLoad)
-        text.counter("retries_total", "Newcomers that had to prove their address.", transport.retriesSent)
+            "connections_refused_total", "Connections refused because a limit was reached.", transport.refusedForLoad)
+        text.counter("retries_total", "Clients that had to prove their address by a Retry.", transport.retriesSent)
     }
 }
 

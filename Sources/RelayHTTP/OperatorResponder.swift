@@ -22,9 +22,11 @@ struct OperatorResponder: Sendable {
     func answer(method: String, path: String, authorization: String?) async -> Answer {
         let path = path.prefix { $0 != "?" }
         guard ["/", "/healthz", "/metrics", "/status.json"].contains(path) else {
-            return Answer(status: 404, body: "there are /, /healthz, /metrics and /status.json\n")
+            return Answer(status: 404, body: "not found; use /, /healthz, /metrics or /status.json\n")
         }
-        guard method == "GET" || method == "HEAD" else { return Answer(status: 405, body: "only GET and HEAD\n") }
+        guard method == "GET" || method == "HEAD" else {
+            return Answer(status: 405, body: "only GET and HEAD are allowed\n")
+        }
         if path == "/healthz" {
             return await source.isServing()
                 ? Answer(status: 200, body: "ok\n") : Answer(status: 503, body: "the relay is going down\n")
@@ -37,7 +39,7 @@ struct OperatorResponder: Sendable {
                 body: "'pttrelay operator-token' prints the token; send it as 'Authorization: Bearer TOKEN'\n")
         }
         guard let statistics = await source.statistics() else {
-            return Answer(status: 503, body: "the relay does not run\n")
+            return Answer(status: 503, body: "the relay is not running\n")
         }
         if path == "/metrics" {
             return Answer(

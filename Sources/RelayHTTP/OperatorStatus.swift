@@ -1,4 +1,4 @@
-// What the operator's page draws, as JSON.
+// The data of the operator's page, as JSON.
 import FoundationEssentials
 import MonotonicTime
 import RelayProtocol
@@ -35,7 +35,7 @@ struct OperatorStatus: Codable, Equatable {
         var counts: [Int]
     }
 
-    /// Members told of each channel; there may be thousands, and the page shows no more.
+    /// Maximum number of members per channel. There may be thousands, and the page shows no more than these.
     static let membersMaximum = 50
 
     var version: String

@@ -99,7 +99,7 @@ public struct PushEndpoint: Service {
         Certificate(upgrade: try Self.upgrade(pem, privateKeyPEM, limits: configuration.limits, to: responder))
     }
 
-    /// From the next connection on the server has this certificate; those that are there go on.
+    /// Sets the server's certificate for new connections. Existing ones continue.
     public func setCertificate(_ certificate: Certificate) { channel.upgrade.set(certificate.upgrade) }
 
     /// From the next request on these may push, and nobody else.

@@ -17,7 +17,7 @@ public struct PushClient: Sendable, Hashable {
     }
 }
 
-/// Who sent a request, as TLS proved it.
+/// The sender of a request, authenticated by TLS.
 public enum PushSender: Sendable, Hashable {
     /// Nobody in particular: without a certificate.
     case anonymous
@@ -45,7 +45,7 @@ public struct PushHead: Sendable, Equatable {
 
     /// Reads a request's head.
     ///
-    /// The first thing wrong is told, in this order: path, method, certificate, repeated headers, `apns-id`, push type,
+    /// The first problem is reported, in this order: path, method, certificate, repeated headers, `apns-id`, push type,
     /// expiration, priority, collapse identifier, topic, token.
     ///
     /// - Parameters:

@@ -1,4 +1,4 @@
-// Why a push was not taken, in APNs' words.
+// Why a push was rejected, in APNs' terms.
 
 /// A push that was not taken: the status and the reason that APNs has for it.
 public enum PushRejection: Error, Sendable, Hashable {
@@ -40,7 +40,7 @@ public enum PushRejection: Error, Sendable, Hashable {
     case payloadTooLarge
     /// The body is not a JSON object. The one reason that is not APNs' own.
     case badPayload
-    /// The token is dead, since so many milliseconds after 1970.
+    /// The token is dead since this time, in milliseconds since 1970.
     case unregistered(since: Int64)
     /// Too many pushes for the token.
     case tooManyRequests

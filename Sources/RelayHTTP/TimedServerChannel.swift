@@ -1,4 +1,4 @@
-// Connections that do not get through their handshake, or are nobody's, are closed, so that they cannot keep others out.
+// Closes connections whose handshake takes too long, or whose client may not push, so that they cannot keep others out.
 import HummingbirdCore
 import HummingbirdHTTP2
 import Logging
@@ -7,7 +7,7 @@ import NIOSSL
 import NIOTLS
 import Synchronization
 
-/// What new connections begin with. It may change while the endpoint runs.
+/// The upgrade for new connections. It may change while the endpoint runs.
 final class CurrentUpgrade: Sendable {
     private let upgrade: Mutex<HTTP2UpgradeChannel>
 
@@ -18,7 +18,7 @@ final class CurrentUpgrade: Sendable {
     func set(_ new: HTTP2UpgradeChannel) { upgrade.withLock { $0 = new } }
 }
 
-/// HTTP/2 over TLS, with a limit to how long the handshake may take, and one to the time of those who may not push.
+/// HTTP/2 over TLS, with a timeout for the handshake, and one for clients that may not push.
 struct TimedServerChannel: ServerChildChannel {
     let upgrade: CurrentUpgrade
     let handshakeTime: Duration
@@ -47,7 +47,8 @@ struct TimedServerChannel: ServerChildChannel {
     }
 }
 
-/// Closes its connection unless TLS is through in time, or when the server goes down before; and a stranger's some time later.
+/// Closes its connection if the handshake does not complete in time, or if the server shuts down before that. It closes
+/// the connection of a client that may not push after a further timeout.
 private final class HandshakeTimer: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 

@@ -1,4 +1,4 @@
-// What a peer has not taken yet of what was written to it. Pure.
+// The written bytes that a peer has not read yet. Pure.
 import MonotonicTime
 
 /// Ends a connection whose peer never reads: it would keep its answers in this machine's memory.

@@ -1,4 +1,4 @@
-// Text and secrets of limited size, as they travel in messages. Values that exist are valid.
+// Text and secrets of limited size, as messages carry them. Every value is valid.
 import Cryptography
 
 /// A name that people read: of a member or of a channel.
@@ -8,7 +8,7 @@ public struct DisplayName: Hashable, Sendable, CustomStringConvertible {
     /// The name: 1 to 128 bytes of UTF-8 without control characters.
     public let text: String
 
-    /// The name as it is, nil when it is empty, longer than 128 bytes or has control characters.
+    /// The name, nil when it is empty, longer than 128 bytes or has control characters.
     public init?(_ text: String) {
         guard !text.isEmpty, text.utf8.count <= Self.byteCountMaximum, !text.hasControlCharacters else { return nil }
         self.text = text

@@ -21,7 +21,7 @@ public struct BurstRequestID: RawRepresentable, Hashable, Comparable, Sendable, 
     public var description: String { String(rawValue) }
 }
 
-/// A burst that a relay keeps, or that goes on: its source, and the SFrame key id that its packets name.
+/// A burst that a relay keeps, or that is in progress: its source, and the SFrame key id that its packets name.
 public struct BurstName: Hashable, Sendable, CustomStringConvertible {
     /// The talker's source.
     public var ssrc: SSRC
@@ -64,7 +64,7 @@ public struct BurstRetention: Sendable, Hashable {
     /// Nothing is kept.
     public static let off = BurstRetention(bursts: 0, time: .zero)
 
-    /// So many, for so long; none of either is `off`.
+    /// Keeps `bursts` bursts for `time`; zero of either is `off`.
     public init(bursts: Int, time: Duration) {
         let isOn = bursts > 0 && time > .zero
         self.bursts = isOn ? min(bursts, RelayProtocolLimits.keptBurstsMaximum) : 0
@@ -86,7 +86,7 @@ extension BurstRetention {
 }
 
 extension ClientMessage {
-    /// Asks for a burst that is kept, or for the beginning of one that goes on.
+    /// Requests a kept burst, or the beginning of one in progress.
     public struct BurstRequest: Sendable, Hashable {
         /// Names the request; greater than every earlier one of the connection.
         public var id: BurstRequestID
@@ -124,7 +124,7 @@ extension ServerMessage {
     public struct KeptBurst: Sendable, Hashable {
         /// How it is asked for.
         public var burst: BurstName
-        /// Who said it.
+        /// The talker.
         public var talker: MemberID
         /// What the talker was called.
         public var name: DisplayName

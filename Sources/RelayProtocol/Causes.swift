@@ -32,7 +32,7 @@ public enum FloorMode: Int, Sendable, Hashable, CaseIterable {
     case halfDuplex = 1
     /// Up to `RelayProtocolLimits.talkersMaximum` talk at a time.
     case fullDuplex = 2
-    /// One talks at a time: whoever asked last.
+    /// One member talks at a time: the one that asked last.
     case cutIn = 3
 }
 
@@ -92,7 +92,7 @@ public enum PushRefusal: Int, Sendable, Hashable, CaseIterable {
 
 /// Why a relay gives no burst, or no list of them. A number this version does not know reads as `other`.
 public enum BurstRefusal: Int, Sendable, Hashable, CaseIterable {
-    /// The client is no member of the channel.
+    /// The client is not a member of the channel.
     case notAMember = 1
     /// The relay does not have that burst, or not any more.
     case notKept = 2
@@ -120,7 +120,7 @@ public enum RelayCloseCode: UInt64, Sendable, Hashable, CaseIterable {
     case none = 0
     /// A message could not be read, was too long, or came when it may not.
     case protocolViolation = 1
-    /// The join was refused; `JoinRefused` told why.
+    /// The join was refused; `JoinRefused` gave the reason.
     case joinRefused = 2
     /// The same member joined the channel on another connection.
     case replaced = 3

@@ -1,4 +1,4 @@
-// What a client says, as plain Swift values. What it means is written in relay.proto and docs/relay-protocol.md.
+// A client's messages as plain Swift values. relay.proto and docs/relay-protocol.md define their meaning.
 
 /// What a client says on the control stream.
 public enum ClientMessage: Sendable, Hashable {
@@ -24,7 +24,7 @@ public enum ClientMessage: Sendable, Hashable {
     case repairRequest(RepairRequest)
     /// Which bursts are kept?
     case burstListRequest(BurstRequestID)
-    /// Give me a burst that is kept, or the beginning of one that goes on.
+    /// Request a kept burst, or the beginning of one in progress.
     case burstRequest(BurstRequest)
     /// Before a join: give me the invitation to an open channel.
     case invitationRequest(InvitationRequest)
@@ -43,7 +43,7 @@ public enum ClientMessage: Sendable, Hashable {
         public var displayName: DisplayName
         /// The protocol version the client speaks.
         public var protocolVersion: UInt32
-        /// Whether the client wants pushes only, so that it is no member of the channel.
+        /// Whether the client wants only pushes and does not become a member of the channel.
         public var isPushOnly: Bool
 
         /// A request to enter `channel`.
@@ -63,7 +63,7 @@ public enum ClientMessage: Sendable, Hashable {
     public struct FloorRequest: Sendable, Hashable {
         /// Names the request; greater than every earlier one of the connection.
         public var requestID: FloorRequestID
-        /// 0 (lowest) to 254, of which the relay takes `Welcome.floorPriority` at most; 255 is an emergency.
+        /// 0 (lowest) to 254, which the relay limits to `Welcome.floorPriority`; 255 is an emergency.
         public var priority: UInt8
         /// The SFrame key id of the coming burst.
         public var keyID: UInt64

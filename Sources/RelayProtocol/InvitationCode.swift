@@ -1,4 +1,4 @@
-// The code of a locked channel, and how both ends prove that they know it without telling it.
+// The code of a locked channel, and the proof by which both ends show that they know it without revealing it.
 import Cryptography
 
 /// The code of a locked channel nearby: six digits that people tell each other.

@@ -1,4 +1,4 @@
-// The link that lets somebody into a channel: where the relay is, which key it has, which channel, and the secret.
+// The invitation link to a channel: the relay's address and key, the channel, and the secret.
 import Cryptography
 import Glibc
 
@@ -29,7 +29,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     /// The media key, epoch 0, of an end-to-end channel; nil when the relay gives the key.
     public var mediaKey: MediaKey?
 
-    /// A link with all it says. Throws when `host` is no host or `port` is 0.
+    /// A link with all its values. Throws when `host` is not a host or `port` is 0.
     public init(
         host: String, port: UInt16, channelName: DisplayName, channel: ChannelID, token: InvitationToken,
         pin: PublicKeyPin, mediaKey: MediaKey? = nil
@@ -125,7 +125,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// What is wrong with an invitation link, in words for whoever pasted it.
+/// Why an invitation link is invalid, in words for the user.
 public enum InvitationLinkError: Error, Hashable, Sendable, CustomStringConvertible {
     /// It does not begin with `ptt://`.
     case notAnInvitation
@@ -152,7 +152,7 @@ public enum InvitationLinkError: Error, Hashable, Sendable, CustomStringConverti
         case .badPort(let port):
             return "the invitation link needs a port from 1 to 65535 after the host (\"\(port)\"); \(again)"
         case .badName: return "the invitation link has no usable channel name after the port; \(again)"
-        case .missingParameter(let name): return "the invitation link has no \(name)=; it seems cut short; \(again)"
+        case .missingParameter(let name): return "the invitation link has no \(name)=; it seems to be cut off; \(again)"
         case .badParameter(let name, let reason): return "in the invitation link, \(name)= \(reason); \(again)"
         }
     }

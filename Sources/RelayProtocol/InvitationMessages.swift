@@ -32,7 +32,7 @@ extension ClientMessage {
         public var protocolVersion: UInt32
         /// The client's share of CPace, 32 bytes; nil: it has no code.
         public var codeShare: [UInt8]?
-        /// Who asks; nil: not said.
+        /// The name of the requester; nil: not given.
         public var name: DisplayName?
 
         /// A request for the invitation to `channel`.
@@ -99,7 +99,7 @@ private func proof(_ bytes: Data, _ field: String) throws(RelayMessageError) -> 
 }
 
 extension ServerMessage {
-    /// What a link to the channel holds beside the relay's place and key. Secret.
+    /// The content of a link to the channel, except the relay's address and key. Secret.
     public struct Invitation: Sendable, Hashable {
         /// The secret that opens the channel.
         public var token: InvitationToken

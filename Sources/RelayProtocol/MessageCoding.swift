@@ -1,4 +1,4 @@
-// The seam between plain messages and protobuf: lengths, parsing, and the fields that both directions share.
+// The conversion between plain messages and protobuf: lengths, parsing, and the fields that both directions share.
 import SwiftProtobuf
 
 extension ClientMessage {

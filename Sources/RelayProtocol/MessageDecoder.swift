@@ -1,4 +1,4 @@
-// Cutting the control stream into messages.
+// Splits the control stream into messages.
 
 /// Cuts a byte stream into messages: 4 bytes of length, most significant first, then that many bytes.
 ///

@@ -1,4 +1,4 @@
-// The control messages as plain Swift values. What they mean is written in relay.proto and docs/relay-protocol.md.
+// The control messages as plain Swift values. Their meaning is defined in relay.proto and docs/relay-protocol.md.
 
 /// The versions and sizes that both ends agree on.
 public enum RelayProtocolLimits {
@@ -42,7 +42,7 @@ public enum ServerMessage: Sendable, Hashable {
     case floorRevoke(FloorRevoke)
     /// Media are sealed with this key from now on.
     case mediaKey(MediaKey)
-    /// Pushes can be registered; you are no member.
+    /// Pushes can be registered; the client is not a member.
     case pushWelcome(PushWelcome)
     /// Pushes for the token come.
     case pushRegistered(PushToken)
@@ -60,11 +60,11 @@ public enum ServerMessage: Sendable, Hashable {
     case burstRefused(BurstRefused)
     /// The relay is going down: join there, where a relay of the same key is, when the connection has ended.
     case successor(RelayPlace)
-    /// What was told of the floor has changed.
+    /// The rules of the floor have changed.
     case floorRules(FloorRules)
     /// The invitation that was asked for.
     case invitation(Invitation)
-    /// There is none for whoever asks.
+    /// The requester gets no invitation.
     case invitationRefused(InvitationRefused)
     /// What a member who offered to host the channel needs for it.
     case succession(Succession)
@@ -101,14 +101,14 @@ public enum ServerMessage: Sendable, Hashable {
         public var floorPriority: UInt8 = 0
         /// How much higher than the talker's the priority of a request has to be to take the floor from it; 0: only an emergency does.
         public var preemptionStep: UInt8 = 0
-        /// Who talks beside `floor`, at most `RelayProtocolLimits.talkersMaximum` less 1.
+        /// The talkers in addition to `floor`, at most `RelayProtocolLimits.talkersMaximum` less 1.
         public var moreFloors: [FloorTaken] = []
-        /// Whether the relay answers requests for bursts: for the beginning of one that goes on, at least.
+        /// Whether the relay answers requests for bursts, at least for the beginning of one in progress.
         public var offersLateEntry = false
         /// How many bursts it keeps when they are over, and for how long after their end.
         public var retention = BurstRetention.off
 
-        /// An answer with all it tells. `members` beyond the maximum are a programming error.
+        /// An answer with all its values. More `members` than the maximum are a programming error.
         public init(
             ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey?, channelName: DisplayName, members: [Member],
             floor: FloorTaken?, memberID: MemberID, talkTimeLimit: Duration?

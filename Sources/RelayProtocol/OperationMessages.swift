@@ -1,14 +1,14 @@
-// The messages by which a relay is operated: where its members go when it ends, and rules that change while it runs.
+// The messages for the operation of a relay: where its members go when it stops, and rules that change while it runs.
 import SwiftProtobuf
 
-/// Where a relay is reached.
+/// The address at which a relay is reached.
 public struct RelayPlace: Sendable, Hashable, CustomStringConvertible {
     /// A name, an IPv4 address, or an IPv6 address without brackets, maybe with a zone.
     public let host: String
     /// The UDP port, 1 to 65535.
     public let port: UInt16
 
-    /// nil when `host` is no host (`InvitationLink.isHost`), or the port is 0.
+    /// nil when `host` is not a host (`InvitationLink.isHost`), or the port is 0.
     public init?(host: String, port: UInt16) {
         guard InvitationLink.isHost(host), port > 0 else { return nil }
         self.init(host: host, at: port)
@@ -43,7 +43,7 @@ public struct RelayPlace: Sendable, Hashable, CustomStringConvertible {
 extension RelayPlace {
     init(_ wire: Pttd_Relay_V1_Successor) throws(RelayMessageError) {
         let port = try valid(UInt16(exactly: wire.port), "port", "is above 65535")
-        self = try valid(RelayPlace(host: wire.host, port: port), "host", "is no host, or the port is 0")
+        self = try valid(RelayPlace(host: wire.host, port: port), "host", "is not a host, or the port is 0")
     }
 
     var wire: Pttd_Relay_V1_Successor {
@@ -55,7 +55,7 @@ extension RelayPlace {
 }
 
 extension ServerMessage {
-    /// How the floor is shared, and what this member may do with it: part of `Welcome`, and told again when it changes.
+    /// How the floor is shared, and what this member may do with it. Part of `Welcome`, and sent again when it changes.
     public struct FloorRules: Sendable, Hashable {
         /// How the floor is shared.
         public var mode: FloorMode
@@ -98,7 +98,7 @@ extension ServerMessage {
 }
 
 extension ServerMessage.Welcome {
-    /// What it says of the floor, in the form in which changes are told.
+    /// Its rules of the floor, in the form of the message that reports changes.
     public var floorRules: ServerMessage.FloorRules {
         get {
             .init(

@@ -1,4 +1,4 @@
-// What a push is addressed to, as the protocol and the HTTP endpoint know it. Values that exist are valid.
+// Tokens and topics of pushes, as the protocol and the HTTP endpoint use them. Every value is valid.
 import Cryptography
 
 /// The address of one channel of one application on one machine, made there and dead after the channel is left.
@@ -38,7 +38,7 @@ public struct PushTopic: Hashable, Sendable, CustomStringConvertible {
     /// The topic: 1 to 255 printing ASCII characters.
     public let text: String
 
-    /// The topic as it is, nil unless it is 1 to 255 printing ASCII characters without spaces.
+    /// The topic, nil unless it is 1 to 255 printing ASCII characters without spaces.
     public init?(_ text: some StringProtocol) {
         guard (1...Self.byteCountMaximum).contains(text.utf8.count),
             text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
@@ -46,7 +46,7 @@ public struct PushTopic: Hashable, Sendable, CustomStringConvertible {
         self.text = String(text)
     }
 
-    /// The topic of the application `identifier`, nil when that is no part of a topic.
+    /// The topic of the application `identifier`, nil when that cannot be part of a topic.
     public init?(application identifier: some StringProtocol) {
         guard !identifier.isEmpty else { return nil }
         self.init(identifier + Self.suffix)

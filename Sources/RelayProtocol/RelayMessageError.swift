@@ -12,7 +12,7 @@ public enum RelayMessageError: Error, Hashable, Sendable, CustomStringConvertibl
     case tooLong(Int)
 
     /// Whether the sender breaks the protocol, so that the connection should be closed. A message of an unknown kind
-    /// comes from a newer version and is no reason to.
+    /// comes from a newer version and does not close it.
     public var isViolation: Bool { self != .unknownKind }
 
     /// One line for a log.

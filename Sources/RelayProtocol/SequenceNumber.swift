@@ -1,4 +1,4 @@
-// Sequence numbers that wrap: comparing them, and extending them to numbers that do not.
+// Wrapping sequence numbers: comparing them, and extending them to numbers that do not wrap.
 
 extension UInt16 {
     /// How far `self` is ahead of `other`, modulo 65536: -32768…32767 (RFC 1982).
@@ -15,7 +15,7 @@ public struct SequenceExtender: Sendable, Hashable {
     /// An extender that has seen nothing.
     public init() {}
 
-    /// The extended number of `sequence`: the one nearest to the highest seen so far. The first number counts as it is.
+    /// The extended number of `sequence`: the one nearest to the highest seen so far. The first number is not changed.
     public mutating func extend(_ sequence: UInt16) -> Int64 {
         let extended = peek(sequence)
         highest = max(highest ?? extended, extended)

@@ -11,7 +11,7 @@ public struct SequenceRecord: Sendable, Equatable {
         case new
         /// Seen before.
         case duplicate
-        /// More than `window` packets behind the highest, so it cannot be told whether it was seen.
+        /// More than `window` packets behind the highest one, so it is unknown whether it was seen.
         case tooOld
     }
 
@@ -25,7 +25,7 @@ public struct SequenceRecord: Sendable, Equatable {
     public private(set) var skipped = 0
     private var lowest: Int64 = 0
     private var top: Int64 = 0
-    /// Bit `number % window` tells whether that one was seen, for the last `window` numbers.
+    /// Bit `number % window` says whether that number was seen, for the last `window` numbers.
     private var seen = InlineArray<16, UInt64>(repeating: 0)
 
     /// Whether `lowest` and `top` mean something.
@@ -77,8 +77,8 @@ public struct SequenceRecord: Sendable, Equatable {
         return .new
     }
 
-    /// Takes note that nothing more comes of what is between the highest number and `sequence`, which comes next. Of a number that is
-    /// no higher, nothing.
+    /// Notes that no packet between the highest number and `sequence` will arrive; `sequence` is the next one. It
+    /// ignores a number that is not higher.
     public mutating func skip(to sequence: UInt16) {
         guard isPlaced else { return }
         let extended = extend(sequence)

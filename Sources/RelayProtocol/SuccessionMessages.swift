@@ -1,4 +1,4 @@
-// The message by which the hosts of a channel follow each other, and its way to and from protobuf.
+// The message about the succession of a channel's hosts, and its coding in protobuf.
 import Cryptography
 import FoundationEssentials
 import SwiftProtobuf
@@ -33,7 +33,7 @@ public struct HostID: Hashable, Sendable, Comparable, CustomStringConvertible {
 }
 
 extension ServerMessage {
-    /// What a member needs to host the channel, and when it is its turn. Secret.
+    /// The secrets with which a member can host the channel, and its position in the order of successors.
     public struct Succession: Sendable, Hashable {
         /// The most members in `order`; further ones are left out.
         public static let orderMaximum = 8
@@ -52,12 +52,12 @@ extension ServerMessage {
         public var identity: String
         /// The secrets of the hosts' transport (`RelayTransportKeys`).
         public var transportKeys: [UInt8]
-        /// Who created the channel.
+        /// The creator of the channel.
         public var creator: DisplayName
         /// How somebody nearby gets the invitation.
         public var admission: AdmissionRule
 
-        /// What is told of the hosts of a channel.
+        /// The message with all its values.
         public init(
             generation: UInt32, host: HostID, order: [MemberID] = [], identity: String, transportKeys: [UInt8],
             creator: DisplayName, admission: AdmissionRule = .open

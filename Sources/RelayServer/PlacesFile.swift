@@ -1,10 +1,10 @@
-// Where a relay's connections are, in a file: after a kill, the next start tells those who say nothing.
+// The addresses of a relay's connections in a file: after a crash the next start informs idle clients.
 import Files
 import Logging
 import Reactor
 import Synchronization
 
-/// The file of `RelayServerConfiguration.keepPlaces`. A start does without it, and whatever is wrong with it keeps no relay from running.
+/// The file of `RelayServerConfiguration.keepPlaces`. It is optional: no error of it keeps a relay from running.
 public final class PlacesFile: Sendable {
     /// A line of text for each connection, of 2 304 unless it is set up otherwise.
     private static let byteCountMax = 1 << 20
@@ -32,7 +32,7 @@ public final class PlacesFile: Sendable {
                     return !hasFailed
                 }
                 guard isNews else { return }
-                logger.warning("\(error); if this relay is killed, members that say nothing notice it later")
+                logger.warning("\(error); if this relay is killed, idle members notice it later")
             }
         }
     }
@@ -43,7 +43,7 @@ public final class PlacesFile: Sendable {
             let bytes = try RegularFile.readIfPresent(path, byteCountMax: Self.byteCountMax, followsLinks: false)
             return String(decoding: bytes ?? [], as: UTF8.self)
         } catch {
-            logger.warning("\(error); members that say nothing notice the restart later")
+            logger.warning("\(error); idle members notice a restart later")
             return ""
         }
     }

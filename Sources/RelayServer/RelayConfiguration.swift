@@ -1,4 +1,4 @@
-// What a relay is told when it starts: its channels and its limits. Every bound of the relay has its name here.
+// The configuration of a relay: its channels and its limits. Every limit of the relay has a name here.
 import RelayProtocol
 
 /// One channel of a relay.
@@ -9,7 +9,7 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var name: DisplayName
     /// The secret that opens it.
     public var token: InvitationToken
-    /// Who may talk beside and before whom.
+    /// Who may talk at the same time, and with which precedence.
     public var rules: FloorRules
     /// Whether a request for the floor waits while somebody talks, instead of being refused.
     public var hasFloorQueue: Bool {
@@ -20,9 +20,10 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var isEndToEnd: Bool
     /// What is kept of its bursts once they are over, for members who ask for it.
     public var retention = BurstRetention.off
-    /// Who gets its invitation from the relay.
+    /// To whom the relay gives its invitation.
     public var admission = ChannelAdmission.invited
-    /// What members who offer to host the channel after this relay are told; its order is empty. Nil: nobody follows it.
+    /// The message to members that offer to host the channel after this relay; its order is empty. Nil: there are no
+    /// successors.
     public var succession: ServerMessage.Succession?
     /// The member that this relay's own machine is: it goes with the relay, so it does not follow it.
     public var hostMember: MemberID?
@@ -51,11 +52,12 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
 public struct RelayLimits: Sendable, Hashable {
     /// Connections at one time, joined or not.
     public var connections = 2_048
-    /// Connections beyond those, which are only taken to be told that the relay is full.
+    /// Further connections, which are accepted only to report that the relay is full.
     var connectionsRefused: Int { max(8, connections / 8) }
     /// Connections at one time from one IPv4 address or one /64 of IPv6; people behind one NAT share an address.
     public var connectionsPerAddress = 512
-    /// Newcomers per second beyond which each must prove its address by a QUIC Retry, at one round trip more.
+    /// New connections per second above which each client must prove its address by a QUIC Retry, at the cost of one
+    /// round trip.
     public var handshakesPerSecond = 256
     /// Members of one channel.
     public var membersPerChannel = 500
@@ -71,17 +73,17 @@ public struct RelayLimits: Sendable, Hashable {
     public var invitationBurst = 64
     /// …and each second in the long run.
     public var invitationsPerSecond = 16
-    /// How long who asks when too many do is told to wait.
+    /// The retry time for a client that is refused because of the rate limit.
     public var invitationRetryTime: Duration = .seconds(1)
     /// Wrong codes that may be tried at a channel with a code at once, by all together…
     public var wrongCodes = 8
     /// …and how long it takes until one more may be tried.
     public var wrongCodeInterval: Duration = .seconds(20)
-    /// Newcomers to one channel about whom its creator is asked at a time, and at once…
+    /// Maximum number of pending join requests per channel, and the burst of its rate limit…
     public var pendingJoinsMaximum = 16
     /// …and how long it takes until one more may ask.
     public var pendingJoinInterval: Duration = .seconds(5)
-    /// How long a newcomer waits for the creator's answer.
+    /// How long a join request waits for the creator's answer.
     public var pendingJoinTime: Duration = .seconds(60)
     /// Members that were admitted and need not ask again; the oldest are forgotten.
     public var admittedMembersKept = 512
@@ -97,15 +99,16 @@ public struct RelayLimits: Sendable, Hashable {
     public var mediaPerSecond = 250
     /// Bytes of control messages that may wait for one connection to take them.
     public var controlBacklogBytes = 256 * 1_024
-    /// The same on a channel with so many members that a newcomer is told more of them.
+    /// The same for channels whose member list is longer.
     var controlBacklog: Int { max(controlBacklogBytes, membersPerChannel * Self.announcementBytes) }
-    /// Of a member, in the message that tells of it: its identifier, its name, its source and all lengths.
+    /// The bytes of one member in the message that announces it: identifier, name, source and all lengths.
     private static let announcementBytes = 192
     /// The longest of them.
     static let announcementBytesMaximum = 164
     /// Of what may wait for one connection, the part of all that does not tell of members.
     static let otherControlBytes = 16 * 1_024
-    /// News of members that a channel tells at once: what a newcomer that has taken nothing yet of its welcome has room for.
+    /// Maximum bytes of join and leave notices per batch. They fit the backlog of a client that has not yet read its
+    /// `Welcome`.
     var rosterUpdateBytes: Int {
         let welcome = membersPerChannel * Self.announcementBytesMaximum
         return max(4_096, controlBacklog - welcome - Self.otherControlBytes)
@@ -144,16 +147,16 @@ public struct RelayLimits: Sendable, Hashable {
     public var burstBytesOfAllPerSecond = 4 * 1_024 * 1_024
     /// Bytes of packets in one answer to a request for a burst.
     public var burstAnswerBytes = 64 * 1_024
-    /// How long who asked for too much is told to wait.
+    /// The retry time for a client that requested too much.
     public var burstRetryTime: Duration = .seconds(1)
-    /// How often a talker is told what the listeners miss, at most.
+    /// The minimum time between two reports of listeners' losses to a talker.
     public var listenerLossInterval: Duration = .seconds(2)
     /// A listener's media stop after this long without a reception report.
     public var reportTimeout: Duration = .seconds(10)
     /// The relay grants the epoch before the current one for this long; listeners keep it longer.
     public var previousEpochTime: Duration = .seconds(10)
-    /// Bursts that are granted under one media key before the relay makes another: their key ids have 48 random bits, of which no two
-    /// are to be equal.
+    /// Maximum number of bursts under one media key. Their key ids have 48 random bits, and no two of them may be
+    /// equal.
     public var burstsPerMediaKey = 65_000
     /// More of them are not granted under a key that is not in force any more; those who wait already are.
     var burstsPerEarlierMediaKey: Int { burstsPerMediaKey + 400 }

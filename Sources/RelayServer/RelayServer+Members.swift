@@ -1,9 +1,9 @@
-// Members and channels that come and go while a relay runs.
+// Adds and removes members and channels while a relay runs.
 import Reactor
 import RelayProtocol
 
 extension RelayServer {
-    /// Answers `RelayServerConfiguration.enrol`. Answers and removals take effect in the order they are told.
+    /// Answers `RelayServerConfiguration.enrol`. Answers and removals take effect in the order of the calls.
     public nonisolated func enrolled(
         _ connection: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict
     ) {
@@ -45,9 +45,9 @@ extension RelayServer {
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
     public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
 
-    /// Gives a channel other rules as soon as nobody talks on it; its members are told then.
+    /// Changes a channel's rules as soon as nobody talks on it, and informs its members.
     ///
-    /// - Returns: Whether they are others than before; nil when the channel is not served.
+    /// - Returns: Whether the rules differ from the previous ones; nil when the channel is not served.
     public func setRules(_ rules: FloorRules, of channel: ChannelID) -> Bool? {
         guard let engine, let number = engine.core.channelNumbers[channel] else { return nil }
         let isNew = engine.core.channels[number].configuration.rules != rules
@@ -61,7 +61,7 @@ extension RelayServer {
         engine?.handle(.admit(isAdmitted, member, to: channel))
     }
 
-    /// Deletes a channel: its members are told `phrase` and do not come back, and its invitation is given to nobody any more.
+    /// Deletes a channel: its members get `phrase` and do not reconnect, and its invitation is no longer given out.
     public func end(_ channel: ChannelID, _ phrase: String) { engine?.handle(.end(channel, phrase)) }
 
     /// The members that are connected to `channel`, by the names that they have now; nil when it is not served.

@@ -1,4 +1,4 @@
-// A relay that runs: its own thread, its QUIC port, its life. What it does with packets is in `RelayEngine`.
+// A running relay: its thread, its QUIC port, and its life cycle. `RelayEngine` handles the packets.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -10,7 +10,7 @@ import RelayProtocol
 public struct RelayServerConfiguration: Sendable {
     /// The numeric address to listen on; `0.0.0.0` or `::` for every one.
     public var listenAddress: String
-    /// The UDP port; 0 lets the kernel choose, `RelayServer.port` tells.
+    /// The UDP port; 0 lets the kernel choose, and `RelayServer.port` has the result.
     public var listenPort: UInt16
     /// The key that invitations name.
     public var identity: Identity
@@ -20,7 +20,7 @@ public struct RelayServerConfiguration: Sendable {
     public var limits = RelayLimits()
     /// The floor's timers, the talk-time limit among them.
     public var timers = FloorControlStateMachine.Timers()
-    /// The members. By default whoever has a channel's token may join it.
+    /// The members. By default anyone who has a channel's token may join it.
     public var roster = RelayRoster.open
     /// Told, on the relay's loop, of a client without a membership; answer with `RelayServer.enrolled`. Needed unless the
     /// roster is open.
@@ -41,22 +41,24 @@ public struct RelayServerConfiguration: Sendable {
     public var keepPlaces: (@Sendable (String) -> Void)?
     /// See `keepPlaces`.
     public var placesInterval: Duration = .seconds(2)
-    /// What `keepPlaces` was told last before an earlier relay with the same `transportKeys` ended, or was killed. Those who were connected
-    /// are told, so that they come back although they have nothing to say. What is no such text is left out.
+    /// The last text that `keepPlaces` got before an earlier relay with the same `transportKeys` ended or was killed.
+    /// The relay informs the former connections, so that idle clients reconnect, too. Invalid parts of the text are
+    /// ignored.
     public var formerPlaces = ""
 
     /// See `workers`.
     public static let workersMaximum = 16
 
-    /// The number of workers that suits a machine of so many processors: all but one, which the kernel's part of the work and the rest
-    /// of the machine have, and 4 at most. So one on a machine with two, where a second one would be woken for small channels, too.
+    /// The recommended number of workers for `count` processors: one less, at most 4. The remaining processor serves
+    /// the kernel and the rest of the machine. A machine with two processors gets one worker, because a second one
+    /// would be woken for small channels, too.
     public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
 
     /// See `helpers`.
     public static let helpersMaximum = ThreadPool.sizeMaximum
 
-    /// The number of helpers that suits a machine of so many processors: beside one worker, one for each other processor, and 3 at most.
-    /// Several workers share out a large channel as they are.
+    /// The recommended number of helper threads for `count` processors: with one worker, one for each other processor,
+    /// at most 3. Several workers already share the work of a large channel.
     public static func helpers(forProcessors count: Int, workers: Int) -> Int {
         workers == 1 ? max(0, min(count - 1, 3)) : 0
     }
@@ -96,8 +98,8 @@ public struct RelayTransportKeys: Sendable, Equatable {
 
 /// A relay: lets members into its channels, arbitrates their floors and forwards what the holder says to the others.
 ///
-/// It has an event loop, so a thread, of its own; embed it in a daemon or run it alone. Cancel `run`, or call `stop`, to
-/// end it: members are told, and connect again when it is back.
+/// It has its own event loop and thread. Embed it in a daemon or run it alone. Cancel `run` or call `stop` to end it:
+/// members are informed, and reconnect when it is back.
 public actor RelayServer {
     /// The loop that everything of the relay runs on.
     public nonisolated let loop: EventLoop
@@ -209,7 +211,7 @@ public actor RelayServer {
         stop()
     }
 
-    /// Ends it: members are told that the relay goes down. `start` or `run` begins anew, with new media keys.
+    /// Stops it: members are told that the relay is going down. `start` or `run` starts it again with new media keys.
     public func stop() {
         if let engine {
             lastCounters = engine.counters
@@ -226,17 +228,17 @@ public actor RelayServer {
         for waiter in waiters { waiter.resume() }
     }
 
-    /// Ends it once nobody talks any more: newcomers are turned away, nobody but an emergency is granted the floor, members of channels
-    /// where nobody talks are sent away at once, the others when the burst is over.
+    /// Drains the relay and stops it when nobody talks. New members are refused, and only emergencies are granted the
+    /// floor. Members of idle channels are sent away at once, the others when the burst ends.
     ///
     /// - Parameters:
-    ///   - time: It ends after that at the latest, whoever talks.
-    ///   - successor: Where a relay with the same key serves the same channels, so that the members go on there; else they come back
-    ///     here, again and again.
+    ///   - time: It stops after this time at the latest, even if somebody talks.
+    ///   - successor: The address of a relay with the same key and channels, where the members continue. Without one
+    ///     they keep reconnecting here.
     public func drain(for time: Duration, to successor: RelayPlace? = nil) async {
         guard let engine else { return }
         logger.info(
-            "relay goes down when nobody talks any more",
+            "relay draining: it stops when nobody talks",
             metadata: successor.map { ["successor": "\($0)"] })
         engine.handle(.drain(to: successor))
         if !engine.core.isDrained {
@@ -288,7 +290,7 @@ public actor RelayServer {
     /// The number of live push tokens.
     public var pushTokenCount: Int { engine?.core.pushTokenCount ?? 0 }
 
-    /// Everything that the operator is told; `nil` while it does not run.
+    /// All statistics for the operator; `nil` while it does not run.
     public var statistics: RelayStatistics? { engine?.statistics }
 
     /// Whether members can join: it runs and is not going down.
@@ -300,7 +302,7 @@ public actor RelayServer {
     /// The members that are connected to `channel`.
     public func memberCount(of channel: ChannelID) -> Int { engine?.core.memberCount(of: channel) ?? 0 }
 
-    /// Sets who is told of each milestone, on the loop, with the time; for metrics and tests.
+    /// Sets the handler for milestones. It runs on the loop and gets the time; for metrics and tests.
     public func setMilestoneHandler(_ handler: (@Sendable (RelayMilestone, Instant) -> Void)?) {
         milestoneHandler = handler
         engine?.milestoneHandler = handler

@@ -32,7 +32,7 @@ public enum RelayServerError: Error, Equatable, Sendable, CustomStringConvertibl
         guard case .socket(let error, _) = error else { return "\(error)" }
         return switch error.code {
         case EADDRINUSE: "another program listens there, perhaps another relay"
-        case EACCES, EPERM: "this user may not; ports below 1024 are root's (CAP_NET_BIND_SERVICE)"
+        case EACCES, EPERM: "this user has no permission; ports below 1024 need CAP_NET_BIND_SERVICE"
         default: String(cString: strerror(error.code))
         }
     }

@@ -1,4 +1,4 @@
-// What a relay tells its operator: everything at one instant.
+// A relay's statistics for its operator, all of one instant.
 import MonotonicTime
 import RelayProtocol
 
@@ -37,7 +37,7 @@ public struct RelayStatistics: Sendable, Equatable {
         public var handshakesFailed = 0
         /// Beginnings of connections beyond the bounds.
         public var refusedForLoad = 0
-        /// Newcomers that had to prove their address.
+        /// Clients that had to prove their address by a Retry.
         public var retriesSent = 0
     }
 
@@ -121,7 +121,7 @@ public struct RelayChannelCounters: Sendable, Equatable {
 }
 
 extension RelayCore {
-    /// What the operator is told of the channels.
+    /// The statistics of the channels.
     var channelStatistics: [RelayStatistics.Channel] {
         channels.map { channel in
             RelayStatistics.Channel(

@@ -1,4 +1,4 @@
-// Rows of the tables, read with care: they may have been damaged, or written by somebody else.
+// Rows of the tables. They are validated, because they may be damaged or written by another program.
 import SQLite
 
 /// A row has a value that this program does not write.
@@ -6,10 +6,10 @@ struct DamagedRow: Error, CustomStringConvertible {
     let table: String
     let column: String
 
-    var description: String { "a row of its table '\(table)' has a '\(column)' that means nothing" }
+    var description: String { "its table '\(table)' has a row with an invalid '\(column)'" }
 }
 
-/// One row of a table. A value that cannot be one is told, neither guessed nor left out.
+/// One row of a table. An invalid value is an error; it is neither guessed nor skipped.
 struct KeptRow {
     private let table: String
     private let row: Row
@@ -19,7 +19,7 @@ struct KeptRow {
         self.table = table
     }
 
-    /// The value of a column as it is.
+    /// The value of a column.
     func value<T: DatabaseValue>(_ column: String) throws(DamagedRow) -> T {
         guard let value = row[column].flatMap({ T($0) }) else {
             throw DamagedRow(table: table, column: column)

@@ -2,7 +2,7 @@
 import Cryptography
 import RelayProtocol
 
-/// A channel as it is kept.
+/// The stored record of a channel.
 public struct ChannelRecord: Sendable, Hashable {
     /// Names it on the wire.
     public var id: ChannelID
@@ -46,7 +46,8 @@ public struct InvitationTerms: Sendable, Hashable {
     }
 }
 
-/// An invitation as it is kept: not the secret, unless it is the channel's standing one, but its hash.
+/// The stored record of an invitation. It holds the hash of the secret, and the secret itself only for the channel's
+/// standing invitation.
 public struct InvitationRecord: Sendable, Hashable {
     /// Names it to the operator.
     public var number: Int64
@@ -65,7 +66,7 @@ public struct InvitationRecord: Sendable, Hashable {
     public func isOpen(at now: Int64) -> Bool { withdrawnAt == nil && terms.objection(used: used, now: now) == nil }
 }
 
-/// A member as it is kept.
+/// The stored record of a member.
 public struct MemberRecord: Sendable, Hashable {
     /// The pin of its key.
     public var id: MemberID
@@ -107,9 +108,9 @@ public enum EnrolmentOutcome: Sendable, Hashable {
     case refused(EnrolmentRefusal)
 }
 
-/// What the removal of all who came by an invitation came to.
+/// The outcome of removing all members that enrolled with an invitation.
 public struct InvitationRevocation: Sendable, Hashable {
-    /// Who was removed, without those that had been before, in the order of their identifiers.
+    /// The members that were removed now, in the order of their identifiers.
     public var members: [MemberID]
     /// Whether the invitation was open, and is withdrawn now.
     public var hasWithdrawnInvitation: Bool
@@ -119,7 +120,7 @@ public struct InvitationRevocation: Sendable, Hashable {
 
 /// What a removal came to.
 public struct Revocation: Sendable, Hashable {
-    /// Who was removed.
+    /// The member that was removed.
     public var member: MemberRecord
     /// Whether the invitation it came by was open, and is withdrawn now.
     public var hasWithdrawnInvitation: Bool

@@ -42,7 +42,7 @@ extension RelayStore {
         }
     }
 
-    /// Keeps which channels are served, for a start that is told of none: these and no others. Writes only what is new.
+    /// Records which channels are served, for a start without channels in the configuration. It writes only changes.
     ///
     /// - Throws: `RelayStoreError.notWritten`.
     public func setServed(_ channels: Set<ChannelID>) throws(RelayStoreError) {

@@ -112,7 +112,7 @@ extension RelayStore {
         return db.lastInsertedRowID
     }
 
-    /// - Returns: Whether it was the standing one; nil when there is no such invitation that is not withdrawn.
+    /// - Returns: Whether it was the standing invitation; nil when there is no open invitation of this number.
     static func withdraw(_ number: Int64, of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Bool? {
         let row = try db.row(
             "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",

@@ -1,4 +1,4 @@
-// The members of a relay's channels: looked up, removed, let in again.
+// The members of a relay's channels: lookup, removal and readmission.
 import Cryptography
 import RelayProtocol
 import SQLite
@@ -25,11 +25,11 @@ extension RelayStore {
         }
     }
 
-    /// The member that an operator means: by its identifier, the beginning of it (4 digits or more), the name it enrolled by, or the
-    /// one by which it is connected now. A whole identifier means nobody else, whatever others call themselves.
+    /// The member that an operator means: by its identifier, the beginning of it (4 digits or more), the name it
+    /// enrolled by, or the one it is connected with now. A complete identifier takes precedence over names.
     ///
-    /// - Parameter connected: Who is connected, by which name.
-    /// - Throws: `RelayStoreError.unknownMember` when it is none or could be several.
+    /// - Parameter connected: The connected members and their names.
+    /// - Throws: `RelayStoreError.unknownMember` when no member or several members match.
     public func member(
         _ text: String, of channel: ChannelID, connected: [MemberID: DisplayName] = [:]
     ) throws(RelayStoreError) -> MemberRecord {
@@ -67,8 +67,8 @@ extension RelayStore {
     /// The most members that an error lists.
     private static let candidatesMaximum = 5
 
-    /// Removes a member. Unless told otherwise the invitation it came by is withdrawn, so that the same link does not let
-    /// another device of the same person in.
+    /// Removes a member. Unless requested otherwise, its invitation is withdrawn, so that the same link does not admit
+    /// another device of the same person.
     ///
     /// - Parameter now: Seconds since 1970.
     public func revoke(
@@ -106,7 +106,7 @@ extension RelayStore {
         }
     }
 
-    /// Who came by an invitation, without those who were removed.
+    /// The members that enrolled with an invitation, without removed ones.
     ///
     /// - Throws: `RelayStoreError.unknownInvitation`.
     public func members(invitedBy number: Int64, to channel: ChannelID) throws(RelayStoreError) -> [MemberID] {

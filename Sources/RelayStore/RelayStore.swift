@@ -74,7 +74,7 @@ public final class RelayStore: Sendable {
         guard mayMake || !isEmpty else { throw RelayStoreError.missing(path: path) }
         try database.withoutTransaction { db in
             guard try db.value("PRAGMA journal_mode = WAL") == "wal" else {
-                throw RelayStoreError.unusable(path: path, why: "its directory cannot have SQLite's log")
+                throw RelayStoreError.unusable(path: path, why: "its directory cannot hold SQLite's log")
             }
             try db.execute("PRAGMA synchronous = FULL")
         }

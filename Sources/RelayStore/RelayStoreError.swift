@@ -1,4 +1,4 @@
-// What can be wrong with a relay's records, in words that say what to do.
+// The errors of a relay's records, with words that say what to do.
 import Files
 import SQLite
 
@@ -8,13 +8,13 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
     case unusable(path: String, why: String)
     /// The file cannot be used now, and may be later though nobody mends it: the disk is full or fails, another process has it.
     case notNow(path: String, why: String)
-    /// There are no records where there have to be some: the file is not there, or empty.
+    /// The records that must exist are missing: there is no file, or it is empty.
     case missing(path: String)
     /// The file was removed, replaced or cut off while it was open: what is written does not reach the next start.
     case replaced(path: String)
     /// The file is a link, or could be somebody else's.
     case unsafe(path: String, why: String)
-    /// The file is no database any more, or has records that mean nothing.
+    /// The file is not a valid database, or has invalid records.
     case damaged(path: String, what: String)
     /// The file was made by a later version of the program.
     case newer(path: String)
@@ -24,7 +24,7 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
     case unknownChannel(String, known: [String])
     /// The channel's name is taken.
     case channelExists(String)
-    /// There is no such member, or several whose name or beginning of the identifier it could be.
+    /// No member, or several members, match the name or the beginning of the identifier.
     case unknownMember(String, candidates: [String])
     /// There is no such invitation.
     case unknownInvitation(Int64)
@@ -47,14 +47,14 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
                 + "relay and put a copy of the file there; if there is none, 'pttrelay begin-anew records' makes empty ones"
         case .replaced(let path):
             return
-                "\(path) was removed or replaced while the relay ran, so that nothing more is written; put the right file there "
+                "\(path) was removed or replaced while the relay ran, so that it writes nothing more; put the right file there "
                 + "and restart the relay"
         case .unsafe(let path, let why):
             return
-                "\(path) is not opened: \(why); put the records themselves there, as a file of the user that the relay runs as"
+                "\(path) was not opened: \(why); put the records there as a regular file that the relay's user owns"
         case .damaged(let path, let what):
             return
-                "\(path) is damaged: \(what); stop the relay and put a copy of the file that is whole in its place; if there is "
+                "\(path) is damaged: \(what); stop the relay and put a copy from a backup in its place; if there is "
                 + "none, 'pttrelay begin-anew records' makes empty ones, and every member needs a new invitation"
         case .newer(let path):
             return "\(path) was made by a later version of pttrelay; install that one again"

@@ -1,4 +1,4 @@
-// The file of a relay's records: what is there is opened only if it is a file, and the relay's own.
+// The file of a relay's records. It is opened only if it is a regular file of the relay's user.
 import Files
 import Synchronization
 
@@ -8,8 +8,8 @@ import Glibc
 import Musl
 #endif
 
-/// The file that SQLite is about to open, looked at first: whoever could put a link, or a file of their own, in its place would
-/// decide who is a member.
+/// Checks the file before SQLite opens it: anyone who could replace it by a link or another file would decide who is a
+/// member.
 final class RelayStoreFile: Sendable {
     /// Where it is.
     let path: String
@@ -17,12 +17,13 @@ final class RelayStoreFile: Sendable {
     /// SQLite's log, which has what was written last; and the sizes of both, which do not shrink while they are open.
     private let known: Mutex<(log: FileFacts?, byteCount: Int, logByteCount: Int)>
 
-    /// Files that SQLite keeps beside it.
+    /// Files that SQLite keeps next to it.
     static let companions = ["-wal", "-shm", "-journal"]
 
-    /// Looks at the file, and makes an empty one if there is none; only its owner may read it then, as SQLite's files beside it.
+    /// Checks the file, and creates an empty one if there is none. Only its owner may read it and SQLite's files next
+    /// to it.
     ///
-    /// - Parameter mayMake: Whether an empty one may be made; else there have to be records.
+    /// - Parameter mayMake: Whether an empty file may be created; otherwise the records must exist.
     /// - Throws: `RelayStoreError.missing`, `.unusable`, `.notNow`, `.unsafe`.
     init(preparing path: String, mayMake: Bool = true) throws(RelayStoreError) {
         let found = FileFacts(of: path, followsLinks: false)
@@ -30,7 +31,7 @@ final class RelayStoreFile: Sendable {
         switch found?.kind {
         case nil, .regular: break
         case .link: throw .unsafe(path: path, why: "it is a symbolic link")
-        case let kind?: throw .unsafe(path: path, why: "it is no regular file but \(kind.rawValue)")
+        case let kind?: throw .unsafe(path: path, why: "it is \(kind.rawValue), not a regular file")
         }
         // SQLite takes an empty file for a new one, and removes the log beside it.
         if !mayMake, found?.byteCount == 0 { throw .missing(path: path) }
@@ -39,7 +40,7 @@ final class RelayStoreFile: Sendable {
         // Before SQLite opens it: a close by this process would end SQLite's locks (fcntl(2)).
         defer { close(descriptor) }
         guard var file = FileFacts(of: descriptor) else { throw RelayStoreError(FileError("open", path)) }
-        guard file.kind == .regular else { throw .unsafe(path: path, why: "it is no regular file") }
+        guard file.kind == .regular else { throw .unsafe(path: path, why: "it is not a regular file") }
         let owner = FileFacts(of: AtomicFile.directory(of: path))
         // Root may open the records of a relay that runs as another user: what it makes is that user's, whose the directory is.
         // SQLite does the same for the files beside it.
@@ -52,7 +53,7 @@ final class RelayStoreFile: Sendable {
         for companion in Self.companions {
             guard let beside = FileFacts(of: path + companion, followsLinks: false) else { continue }
             guard beside.kind == .regular else {
-                throw .unsafe(path: path + companion, why: "it is no regular file")
+                throw .unsafe(path: path + companion, why: "it is not a regular file")
             }
         }
         self.path = path

@@ -1,4 +1,4 @@
-// The tables of a relay's records, and how those of earlier versions become today's.
+// The tables of a relay's records, and the migrations from earlier versions.
 import SQLite
 
 /// What the file has to look like.
@@ -39,7 +39,8 @@ enum RelayStoreSchema {
         try !taken(db).isSubset(of: steps.map(\.name))
     }
 
-    /// Takes the steps that the file has not been through. Writes nothing when there are none: a full disk has no room.
+    /// Applies the migrations that the file has not seen. It writes nothing when there are none, because the disk may
+    /// be full.
     static func bringUp(_ database: DatabaseFile) throws {
         let taken = try database.read { try Self.taken($0) }
         guard !steps.allSatisfy({ taken.contains($0.name) }) else { return }
@@ -50,7 +51,7 @@ enum RelayStoreSchema {
                 try db.execute("CREATE TABLE IF NOT EXISTS \(table) (identifier TEXT NOT NULL PRIMARY KEY)")
                 try db.execute(step.sql)
                 guard try db.row("PRAGMA foreign_key_check") == nil else {
-                    throw DatabaseError.corrupt("a row names another one that is not there")
+                    throw DatabaseError.corrupt("a row refers to a missing row")
                 }
                 try db.execute("INSERT INTO \(table) (identifier) VALUES (?)", [step.name])
             }

@@ -1,4 +1,5 @@
-// Opening frames: keys of the current epoch and of earlier ones, derived on first sight, with a replay window each.
+// Decrypts frames with keys of the current and earlier epochs. A key is derived at its first use, and has its own
+// replay window.
 import Cryptography
 import MonotonicTime
 

@@ -60,7 +60,7 @@ public final class Database {
     private func statement(_ sql: String, _ arguments: [(any DatabaseValue)?]) throws(DatabaseError) -> Statement {
         var place = 0
         guard let statement = try Statement(self, Array(sql.utf8CString), from: &place) else {
-            throw DatabaseError(code: SQLITE_MISUSE, message: "there is no statement in '\(sql)'")
+            throw DatabaseError(code: SQLITE_MISUSE, message: "no statement in '\(sql)'")
         }
         try statement.bind(arguments)
         return statement
@@ -101,7 +101,7 @@ private final class Statement {
 
     func bind(_ arguments: [(any DatabaseValue)?]) throws(DatabaseError) {
         guard sqlite3_bind_parameter_count(handle) == Int32(arguments.count) else {
-            throw DatabaseError(code: SQLITE_RANGE, message: "the statement has another number of arguments")
+            throw DatabaseError(code: SQLITE_RANGE, message: "the number of arguments does not match the statement")
         }
         for (index, argument) in zip(Int32(1)..., arguments) {
             let code =

@@ -1,4 +1,4 @@
-// What SQLite answers when something fails.
+// The errors of SQLite.
 import CSQLite
 
 /// Why SQLite did not do what it was asked.
@@ -9,7 +9,7 @@ public struct DatabaseError: Error, Hashable, CustomStringConvertible {
         case corrupt
         /// The file is no database.
         case notADatabase
-        /// There is no room on the disk.
+        /// The disk is full.
         case full
         /// The disk cannot be read or written.
         case inputOutput

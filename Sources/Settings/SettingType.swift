@@ -1,4 +1,4 @@
-// The kinds of values a setting can be: how each is read, and what to say when it is something else.
+// The types of settings: how each is read, and the error for a value of another type.
 import FoundationEssentials
 
 /// Why a value was refused, in the words of `SettingsProblem`.

@@ -1,4 +1,4 @@
-// From a file, or bytes, to a program's own settings type.
+// Reads a file, or bytes, into a program's own settings type.
 import Files
 
 /// Reads settings files: TOML 1.0, strictly.

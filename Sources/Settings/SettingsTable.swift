@@ -1,4 +1,4 @@
-// Reading a table key by key. What is wrong is collected, so that a user sees every mistake at once.
+// Reads a table key by key. Problems are collected, so that a user sees all of them at once.
 import FoundationEssentials
 
 /// What is shared by the tables of one file while it is read.

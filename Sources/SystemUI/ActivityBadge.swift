@@ -1,4 +1,4 @@
-// The icon of last resort: a coloured sign, for themes that lack an icon's name. Pure.
+// The fallback icon: a coloured sign, for themes that lack an icon's name. Pure.
 import DBus
 
 /// Disc, rings, half a ring, two halves of one, a barred ring: one per activity, drawn here, so that the tray icon is never a blank place.
@@ -38,7 +38,7 @@ enum ActivityBadge {
 
     private static func fade(_ inside: Double) -> Double { min(max(inside + 0.5, 0), 1) }
 
-    /// The hole in the disc, as a part of its radius: not everybody tells red from green.
+    /// The hole in the disc, as a share of its radius: not everybody can distinguish red from green.
     private static func hole(of activity: Activity) -> Double {
         switch activity {
         case .transmitting: -1

@@ -1,4 +1,4 @@
-// Names and explanations that come from elsewhere, made fit for a desktop's widgets.
+// Makes untrusted names and explanations safe for a desktop's widgets.
 import PlainText
 
 /// Text of others in the user interface: one line, bounded, and nothing in it that could turn the line around.

@@ -25,9 +25,10 @@ actor ImageFiles {
     /// No files yet, and no directory before the first one.
     ///
     /// - Parameters:
-    ///   - runtimeDirectory: A directory of the user's alone that goes with the session (`XDG_RUNTIME_DIR`); nil: there are no files.
-    ///   - label: Sets the files of one user of this type apart from those of another; letters only.
-    ///   - countMax: How many pictures stay at once.
+    ///   - runtimeDirectory: A private directory that is removed with the session (`XDG_RUNTIME_DIR`); nil: no files
+    ///     are written.
+    ///   - label: Distinguishes the files of several instances; letters only.
+    ///   - countMax: How many pictures are kept at once.
     init(runtimeDirectory: String?, label: String, countMax: Int, loop: EventLoop, logger: Logger) {
         self.runtimeDirectory = runtimeDirectory
         self.label = label
@@ -59,7 +60,7 @@ actor ImageFiles {
             try Self.write(bytes, to: path)
             files.append((image, path))
         } catch {
-            logger.warning("picture not shown: it could not be written", metadata: ["why": "\(error)"])
+            logger.warning("cannot write a picture; notifications show none", metadata: ["why": "\(error)"])
             return nil
         }
         while files.count > countMax { unlink(files.removeFirst().path) }

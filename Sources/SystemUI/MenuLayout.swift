@@ -23,7 +23,7 @@ struct MenuLayout {
     /// `(ias)`: an item and names of properties.
     static let namesType = DBusType.structure([.int32, .array(.string)])
 
-    /// What hosts are told of each item; `enabled` always, so that its change can be told.
+    /// The properties of each item for hosts. `enabled` is always present, so that its change can be sent.
     let properties: [Int32: [String: DBusValue]]
     /// The lines below each item that has some, in order.
     let children: [Int32: [Int32]]
@@ -87,7 +87,8 @@ struct MenuLayout {
             .map { Self.value($0, selected($0, names)) }
     }
 
-    /// `(ia{sv}av)`: the item and what is below it, `depth` levels deep (negative: all); nil when there is no such item.
+    /// `(ia{sv}av)`: the item and what is below it, `depth` levels deep (negative: all); nil when there is no such
+    /// item.
     func tree(from identifier: Int32, depth: Int32, names: Set<String>) -> DBusValue? {
         guard properties[identifier] != nil else { return nil }
         let below = depth == 0 ? [] : children[identifier] ?? []

@@ -2,7 +2,7 @@
 import DBus
 import Reactor
 
-/// Serves a menu; hosts are told what changed.
+/// Serves a menu, and sends changes to its hosts.
 actor MenuService {
     nonisolated let loop: EventLoop
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }

@@ -1,4 +1,4 @@
-// The submenu "Channels nearby": which lines it has while channels come and go, and what a click on one means. Pure.
+// The submenu "Channels nearby": its lines while channels come and go, and the meaning of a click. Pure.
 import MonotonicTime
 
 /// The lines of the submenu.
@@ -19,11 +19,11 @@ struct NearbySubmenu {
     static let linesMax = 20
     /// The number of the first line of a channel on the bus; the fixed lines have smaller ones.
     static let firstNumber: Int32 = 1_000
-    /// Channels are looked for so long after it was closed: whoever opens it again finds them there.
+    /// How long the search continues after the menu was closed, so that it is filled when it is opened again soon.
     static let lingerAfterClosing = Duration.seconds(2)
     /// The same after it was opened, where the tray does not tell that it was closed.
     static let openMax = Duration.seconds(60)
-    /// A name of a stranger is cut after so many characters, so that a line fits on a screen.
+    /// Other people's names are cut after this many characters, so that a line fits on a screen.
     static let nameMax = 40
 
     private struct Slot {

@@ -1,16 +1,17 @@
-// Which newcomer the user is asked about, and which one an answer is for. Pure.
+// Chooses the newcomer that the user is asked about, and assigns answers to newcomers. Pure.
 import MonotonicTime
 
-/// Asks about those who wait to be let into a channel of this machine, one after the other, in the order in which they came.
+/// Asks about the people who wait to be admitted to a channel of this machine, one after the other, in the order of
+/// their requests.
 ///
-/// A button's key names the newcomer that the user saw. A question that has just appeared may have done so under the pointer: a click on it
-/// within `clickGuard` is no answer, and the question comes again.
+/// A button's key identifies the newcomer that the user saw. A question may have appeared under the pointer just before
+/// a click: a click within `clickGuard` is ignored, and the question is shown again.
 struct NewcomerQuestions {
-    /// A click before that time after the question came on the screen is no answer.
+    /// A click is ignored for this time after the question appeared.
     static let clickGuard = Duration.milliseconds(500)
     /// The time between the end of a question and the next one.
     static let pause = Duration.seconds(1)
-    /// How long a question stands when this process is not there any more to take it back: as long as newcomers wait.
+    /// How long a question stays if this process ends and cannot withdraw it: as long as newcomers wait.
     static let lifetime = Duration.seconds(60)
 
     private struct Waiting {
@@ -44,9 +45,9 @@ struct NewcomerQuestions {
         ask(at: now)
     }
 
-    /// A button of the notification was clicked, so long after it came on the screen.
+    /// A button of the notification was clicked, `shown` after it appeared.
     ///
-    /// - Returns: Who is to be let in, or not; nil: nobody was meant.
+    /// - Returns: The newcomer and the answer; nil: the click is ignored.
     mutating func clicked(_ key: String, after shown: Duration, at now: Instant) -> (id: String, isAdmitted: Bool)? {
         guard let index = waiting.firstIndex(where: { $0.serial == asked && !$0.isSettled }) else { return nil }
         let serial = waiting[index].serial

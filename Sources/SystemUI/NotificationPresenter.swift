@@ -9,7 +9,7 @@ actor NotificationPresenter {
     /// What becomes of it.
     enum Event: Sendable {
         case gone
-        /// A click on the button of that key, so long after it came on the screen.
+        /// A click on the button of that key, `after` it appeared.
         case clicked(key: String, after: Duration)
     }
 

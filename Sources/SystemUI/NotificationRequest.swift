@@ -1,4 +1,4 @@
-// A notification as the server takes it, made of what is to be shown and of what the server can show. Pure.
+// A notification in the server's form, from the content and the server's capabilities. Pure.
 import DBus
 import MonotonicTime
 import PushToTalkCore

@@ -1,10 +1,10 @@
 // One notification at a server that may be absent, slow, restarted, or unwilling. Pure.
 import MonotonicTime
 
-/// Keeps at most one notification at the server, replaced and never piled up.
+/// Keeps at most one notification at the server: a new one replaces the old one.
 ///
-/// A view is sent once: what the server did with it, or that it died of it, is no reason to send it again. Without a server nothing is asked
-/// for until one appears on the bus.
+/// A view is sent once. It is not sent again because the server refused it or crashed. Without a server nothing is
+/// requested until one appears on the bus.
 struct NotificationStateMachine {
     /// What happens.
     enum Event: Sendable {
@@ -33,7 +33,7 @@ struct NotificationStateMachine {
         case close(UInt32)
         /// The notification was on the screen and is not any more, by no wish of ours.
         case gone
-        /// The user clicked the button of that key, so long after the notification came on the screen.
+        /// The user clicked the button of that key, `after` the notification appeared.
         case clicked(key: String, after: Duration)
     }
 

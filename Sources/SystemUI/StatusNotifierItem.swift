@@ -182,7 +182,7 @@ actor StatusNotifierItem {
 
     private static let pixelsType = ActivityBadge.pixelsType
 
-    /// The interface (StatusNotifierItem specification). Changes are told by its own signals.
+    /// The interface (StatusNotifierItem specification). Its own signals report changes.
     static let declaration = DBusInterface(
         interface,
         methods: [

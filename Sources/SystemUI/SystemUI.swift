@@ -8,9 +8,9 @@ import Reactor
 
 /// Push-to-talk on the user's desktop: a notification of who is speaking, and a tray icon with a menu.
 ///
-/// Give it what is so; it tells what the user wants. Nothing is needed: without a notification server, a tray or a bus it waits for one to appear
-/// on the bus, and asks nobody before. It neither connects nor closes the bus. It is meant for the user's session bus: who can call its
-/// menu can talk.
+/// Give it the current state; it reports the user's actions. A notification server, a tray or a bus may be missing: it
+/// waits until they appear, and makes no calls before that. It neither connects nor closes the bus. It is meant for the
+/// user's session bus: any program that can call its menu can talk.
 public actor SystemUI {
     /// The loop it lives on, which is the bus's.
     public nonisolated let loop: EventLoop
@@ -70,7 +70,7 @@ public actor SystemUI {
         }
     }
 
-    /// Takes everything off the desktop. `start` begins anew.
+    /// Removes everything from the desktop. `start` shows it again.
     public func stop() async {
         guard let old = parts else { return }
         parts = nil
@@ -96,11 +96,11 @@ public actor SystemUI {
     /// - Parameter explanation: Why, and what to do about it, in words for the user (`PTChannelError.explanation`).
     public func failed(_ explanation: String) { handle(.failed(explanation)) }
 
-    /// Something that no state tells, such as an emergency: shown for a few seconds.
+    /// Shows an event that is not a state, such as an emergency, for a few seconds.
     ///
     /// - Parameters:
-    ///   - text: What it is, in words for the user.
-    ///   - isUrgent: It stays until the user has seen it.
+    ///   - text: The text for the user.
+    ///   - isUrgent: Whether it stays until the user has seen it.
     public func announce(_ text: String, isUrgent: Bool = false) { handle(.announced(text, isUrgent: isUrgent)) }
 
     private func handle(_ event: SystemUIStateMachine.Event) {

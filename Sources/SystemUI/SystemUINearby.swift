@@ -1,4 +1,4 @@
-// What the system user interface is told of channels nearby.
+// The state of channels nearby for the system user interface.
 
 /// The channels nearby, and who waits to be let into those of this machine. All names are text of strangers.
 public struct SystemUINearby: Hashable, Sendable {
@@ -21,7 +21,7 @@ public struct SystemUINearby: Hashable, Sendable {
         public var channel: String
         /// What it is called.
         public var name: String
-        /// Who created it.
+        /// The creator's name.
         public var creator: String
         /// How many are on it.
         public var members: Int
@@ -56,7 +56,7 @@ public struct SystemUINearby: Hashable, Sendable {
 
     /// The channels that are known, in the order of the list.
     public var channels: [Channel]
-    /// Who waits, in the order in which they asked.
+    /// The people who wait, in the order of their requests.
     public var newcomers: [Newcomer]
     /// The `id` of the channel whose host has been asked to let this machine in, and has not answered; nil: none.
     public var joining: String?

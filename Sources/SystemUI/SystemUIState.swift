@@ -1,4 +1,4 @@
-// What the system user interface is told, and what it tells.
+// The input and the events of the system user interface.
 import PushToTalkCore
 
 /// What there is to show of push-to-talk at one moment.

@@ -1,4 +1,4 @@
-// What the system user interface shows at what time, and what a click in it means. Pure.
+// Decides what the system user interface shows, and what a click in it means. Pure.
 import MonotonicTime
 import PushToTalkCore
 
@@ -9,7 +9,7 @@ struct SystemUIStateMachine {
         case stateChanged(SystemUIState)
         /// A begin was refused, or a transmission was cut: why, in words for the user.
         case failed(String)
-        /// Something that no state tells, in words for the user.
+        /// An event that is not a state, as text for the user.
         case announced(String, isUrgent: Bool)
         /// A click on Talk or Stop, wherever it is.
         case talkClicked
@@ -22,7 +22,7 @@ struct SystemUIStateMachine {
         /// A click on the channel nearby whose line has that number.
         case nearbyClicked(Int32)
         case createClicked
-        /// A button of the notification about a newcomer was clicked, so long after it came on the screen.
+        /// A button of the notification about a newcomer was clicked, `after` it appeared.
         case newcomerClicked(key: String, after: Duration)
         /// The user, or the server's own clock, took that notification away.
         case newcomerGone
@@ -36,7 +36,7 @@ struct SystemUIStateMachine {
     enum Action: Hashable, Sendable {
         /// The notification is this one from now on; nil: none.
         case notification(NotificationView?)
-        /// The notification about a newcomer is this one from now on; nil: none. It stands beside the other one.
+        /// Show this notification about a newcomer; nil: none. It is independent of the other notification.
         case newcomer(NotificationView?)
         case tray(TrayView)
         case menu(MenuView)
@@ -65,13 +65,13 @@ struct SystemUIStateMachine {
     private var submenu = NearbySubmenu()
     private var newcomers = NewcomerQuestions()
     private var newcomer: NotificationView?
-    /// Whether channels are looked for, as was told.
+    /// Whether a search for channels was requested.
     private(set) var isBrowsing = false
     private var tray: Throttle<TrayView>
     private var menu: Throttle<MenuView>
     /// Pressed here and not ended since.
     private var isPressed = false
-    /// Ended here, and the transmission goes on for its tail.
+    /// The transmission was ended here, and continues for its tail.
     private var isReleasing = false
     private var clicksCountFrom: Instant?
 
@@ -322,7 +322,7 @@ struct SystemUIStateMachine {
         case (false, nil): break
         }
         switch channel.serviceStatus {
-        case .ready: return channel.transmissionMode == .listenOnly ? "Ready, only to listen" : "Ready"
+        case .ready: return channel.transmissionMode == .listenOnly ? "Ready to listen" : "Ready"
         case .connecting: return "Connecting\(reason)"
         case .unavailable: return "Not available\(reason)"
         }
@@ -333,7 +333,7 @@ struct SystemUIStateMachine {
     }
 
     private static let noChannel = "No channel"
-    private static let wayToChannel = "You are on no channel: the icon's menu has channels nearby (right click)"
+    private static let wayToChannel = "You are not on a channel: right-click the icon to choose a channel nearby"
     private static func name(of channel: SystemUIState.Channel) -> String {
         DisplayText.line(channel.descriptor.name, fallback: "Channel without a name")
     }

@@ -1,7 +1,7 @@
-// What is shown, without saying how: one notification, one tray icon, one menu.
+// The content that is shown: one notification, one tray icon, one menu.
 import PushToTalkCore
 
-/// What the machine is doing for its user, as the icon tells it.
+/// The activity that the icon shows.
 enum Activity: Hashable, Sendable, CaseIterable {
     /// There is no channel.
     case away
@@ -45,7 +45,7 @@ enum TalkAction: Hashable, Sendable {
 
 /// A button on a notification.
 struct NotificationButton: Hashable, Sendable {
-    /// What the server tells when it is clicked.
+    /// The key that the server reports on a click.
     var key: String
     /// What stands on it.
     var label: String

@@ -1,8 +1,8 @@
-// How often something that changes is told to a program that shows it.
+// A rate limit on the changes that are sent to a program that shows them.
 import MonotonicTime
 
-/// A value for a program that must not be flooded: the first change goes out at once, those that follow within `interval` together at its
-/// end, and only the last of them, if it still differs from what was told.
+/// A rate limit on changes of a value. The first change is sent at once. Of further changes within `interval` only the
+/// last one is sent, at the end of the interval, if it differs from the sent value.
 struct Throttle<Value: Equatable> {
     let interval: Duration
     private var told: Value
@@ -19,13 +19,13 @@ struct Throttle<Value: Equatable> {
     /// When `due` must be called; nil while nothing waits.
     var nextDeadline: Instant? { wanted == told ? nil : notBefore }
 
-    /// Takes a new value; returns it when it is to be told now.
+    /// Sets a new value. Returns it if it is to be sent now.
     mutating func set(_ value: Value, at now: Instant) -> Value? {
         wanted = value
         return due(at: now)
     }
 
-    /// What is to be told now.
+    /// The value to send now.
     mutating func due(at now: Instant) -> Value? {
         guard wanted != told else { return nil }
         if let notBefore, now < notBefore { return nil }

@@ -1,4 +1,4 @@
-// Lines for whoever sits at the terminal, or reads the pipe.
+// Output for a person at a terminal, or for a pipe.
 import Files
 import Glibc
 

@@ -3,9 +3,9 @@ import MonotonicTime
 
 /// Turns what a terminal sends while a key is held into one press and one release.
 ///
-/// A terminal with the kitty keyboard protocol (progressive enhancement flag 2, "report event types") tells releases. All others only
-/// repeat the character: then the key counts as released when the repeats stop. The first repeat comes after the
-/// keyboard's delay, so a tap is noticed only when that delay has passed.
+/// A terminal with the kitty keyboard protocol (progressive enhancement flag 2, "report event types") reports releases.
+/// All other terminals only repeat the character, so the key counts as released when the repeats stop. The first repeat
+/// comes after the keyboard's delay, so a tap is recognised only after that delay.
 ///
 /// Space is the talk key; `q`, Escape, Ctrl-C and Ctrl-D end.
 public struct HeldKeyStateMachine: Sendable {

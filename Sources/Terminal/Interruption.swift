@@ -1,4 +1,4 @@
-// Ctrl-C as news instead of an end, for programs that still have something to say.
+// Ctrl-C as an event instead of a termination, for programs that still have output.
 import Glibc
 import Synchronization
 

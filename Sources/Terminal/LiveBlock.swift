@@ -1,4 +1,4 @@
-// Lines on a terminal that are drawn again in their place.
+// Lines on a terminal that are redrawn in place.
 import Glibc
 
 /// A block of lines at the end of what a terminal shows. Pure: it says what to write; `Console.draw` writes it.

@@ -1,4 +1,4 @@
-// Words from elsewhere, made fit for a terminal: nothing in them moves the cursor, colours or reorders the line.
+// Makes untrusted text safe for a terminal: it cannot move the cursor, or colour or reorder the line.
 
 import PlainText
 

@@ -1,8 +1,8 @@
-// Lines of programs that serve.
+// Console output of services.
 import Logs
 
-/// Standard output and standard error of a program that others rely on: whoever does not read them holds up nothing. Lines that find no
-/// room are dropped and counted, as those of the log are. Commands that a person runs and waits for use `Console`.
+/// Standard output and standard error of a service. A slow reader never blocks the service: lines beyond the backlog
+/// are dropped and counted, as in the log. Commands that a person runs and waits for use `Console`.
 public enum ServiceConsole {
     /// A line on standard output, behind the lines before it. Control characters as in `Console.say`.
     public static func say(_ text: String) {

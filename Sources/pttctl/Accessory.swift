@@ -9,8 +9,8 @@ struct AccessoryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "accessory", abstract: "Set up, try and look after talk buttons.",
         discussion: """
-            A new button: 'pttctl accessory scan' shows it when it is pressed, 'add' takes it, 'test' tries it without \
-            transmitting, and 'learn' makes a profile for one that nobody knows.
+            'pttctl accessory scan' shows a new button when it is pressed, 'add' adds it, 'test' tries it without \
+            transmitting, and 'learn' makes a profile for a button that no profile matches.
             """,
         subcommands: [
             AccessoryList.self, AccessoryScan.self, AccessoryAdd.self, AccessoryTest.self, AccessoryLearn.self,

@@ -1,9 +1,9 @@
-// pttctl accessory add: takes a button, step by step.
+// pttctl accessory add: adds a button, step by step.
 import ArgumentParser
 import PTTBus
 import Terminal
 
-/// How a talk control works, as it is written on a command line.
+/// The gestures of a talk control, in their form on a command line.
 enum GestureName: String, CaseIterable, ExpressibleByArgument {
     case hold, toggle, hybrid
 }
@@ -11,23 +11,24 @@ enum GestureName: String, CaseIterable, ExpressibleByArgument {
 /// `pttctl accessory add`.
 struct AccessoryAdd: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "add", abstract: "Take a Bluetooth button: connect it, recognise it, and remember it.",
+        commandName: "add", abstract: "Add a Bluetooth button: connect it, recognise it, and remember it.",
         discussion: """
-            It is paired only if its profile says so. Press the button when the search begins, and again when it falls asleep: most \
-            advertise only for a short while after a press. What is worth knowing about the button is told at the end.
+            It is paired only if its profile says so. Press the button when the search begins, and again when it falls \
+            asleep: most buttons advertise only for a short while after a press. At the end it prints notes about the \
+            button.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "The Bluetooth address, or the name that it advertises, as 'pttctl accessory scan' shows them.")
     var device: String
-    @Option(help: "What to call the accessory; without it, as the device calls itself.") var name: String?
+    @Option(help: "The accessory's name; by default the device's own name.") var name: String?
     @Option(
-        help: "The profile's id; without it, the one that fits.",
+        help: "The profile's id; by default the one that matches.",
         completion: .custom { _, _, _ in await Completion.profiles() })
     var profile: String?
-    @Option(help: "How its talk control works; without it, as the profile says.") var gesture: GestureName?
-    @Flag(help: "Use it only while it is bonded: its address alone can be imitated.") var bondedOnly = false
-    @Flag(help: "Pair it, whatever the profile says.") var pair = false
+    @Option(help: "How its talk control works; by default as in the profile.") var gesture: GestureName?
+    @Flag(help: "Use it only while it is bonded, since its address alone can be forged.") var bondedOnly = false
+    @Flag(help: "Pair it, even if the profile does not ask for it.") var pair = false
     @Flag(help: "Print the accessory and the notes as JSON, for scripts.") var json = false
 
     func validate() throws {
@@ -40,7 +41,7 @@ struct AccessoryAdd: AsyncParsableCommand {
         guard !name.isEmpty else { throw ValidationError("--name is empty; leave it out for the device's own name.") }
         guard name.utf8.count <= PTTBusLimits.accessoryNameBytes else {
             throw ValidationError(
-                "--name has \(name.utf8.count) bytes; at most \(PTTBusLimits.accessoryNameBytes) are taken.")
+                "--name has \(name.utf8.count) bytes; at most \(PTTBusLimits.accessoryNameBytes) are accepted.")
         }
     }
 
@@ -80,7 +81,7 @@ struct AccessoryAdd: AsyncParsableCommand {
         case .searching: "searching: press the button now"
         case .connecting: "connecting"
         case .pairing: "pairing"
-        case .recognising: "looking at what it is"
+        case .recognising: "recognising it"
         case .subscribing: "subscribing to its buttons"
         }
     }
@@ -93,7 +94,7 @@ struct AccessoryAdd: AsyncParsableCommand {
                 lines.append((index == 0 ? "note: " : "    ") + line.plain(limit: 1_024))
             }
         }
-        lines.append("Try it, nothing is transmitted meanwhile: pttctl accessory test \(accessory.id.shellWord)")
+        lines.append("Try it; nothing is transmitted meanwhile: pttctl accessory test \(accessory.id.shellWord)")
         return lines
     }
 }

@@ -6,10 +6,10 @@ import Terminal
 /// `pttctl accessory bind`.
 struct AccessoryBind: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "bind", abstract: "Have a control do something; without one, show what its controls do.",
+        commandName: "bind", abstract: "Set what a control does; without a control, show what each does.",
         discussion: """
-            Actions: \(ActionName.forPeople). A command is given in quotes, 'command: notify-send "Hello"', and runs \
-            in a user's daemon only. It is remembered.
+            Actions: \(ActionName.forPeople). Give a command in quotes, 'command: notify-send "Hello"'; it runs in a \
+            user's daemon only. The binding is remembered.
             """)
 
     @OptionGroup var options: BusOptions
@@ -57,7 +57,7 @@ struct AccessoryBind: AsyncParsableCommand {
     static func lines(_ chosen: ChosenAccessory) -> [String] {
         let bindings = chosen.properties.bindings.sorted { $0.key < $1.key }
         guard !bindings.isEmpty else {
-            return ["\(chosen.title): its controls are not known before it was recognised; press it"]
+            return ["\(chosen.title): its controls are known only after it is recognised; press it"]
         }
         let width = max(8, bindings.map { $0.key.plain(limit: 64).columns }.max() ?? 0)
         return ["\(chosen.title):"]
@@ -68,7 +68,7 @@ struct AccessoryBind: AsyncParsableCommand {
     }
 }
 
-/// What controls can do, as it is written on a command line.
+/// The actions of controls, in their form on a command line.
 enum ActionName {
     /// Those that are one word.
     static let plainOnes = [
@@ -80,7 +80,7 @@ enum ActionName {
     static func check(_ action: String) throws {
         guard action.utf8.count <= PTTBusLimits.actionBytes else {
             throw ValidationError(
-                "the action has \(action.utf8.count) bytes; at most \(PTTBusLimits.actionBytes) are taken.")
+                "the action has \(action.utf8.count) bytes; at most \(PTTBusLimits.actionBytes) are accepted.")
         }
         if plainOnes.contains(action) { return }
         if action.hasPrefix("command:") {
@@ -90,7 +90,7 @@ enum ActionName {
             return
         }
         throw ValidationError(
-            "'\(action.plain(limit: 64))' is no action; \(NearestName.hint(action, among: plainOnes + ["command:"]))there are: \(forPeople)."
+            "'\(action.plain(limit: 64))' is not an action; \(NearestName.hint(action, among: plainOnes + ["command:"]))there are: \(forPeople)."
         )
     }
 }

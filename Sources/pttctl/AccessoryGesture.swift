@@ -6,10 +6,10 @@ import Terminal
 /// `pttctl accessory gesture`.
 struct AccessoryGesture: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "gesture", abstract: "Set, or without one show, how an accessory's talk control works.",
+        commandName: "gesture", abstract: "Set how an accessory's talk control works; without a value, show it.",
         discussion: """
-            hold: you are heard while it is held. toggle: one press begins, the next one ends. hybrid: held it works like hold, and a \
-            short press keeps talking until the next one. default: as the profile says.
+            hold: you are heard while it is held. toggle: one press begins, the next one ends. hybrid: a long press \
+            works like hold, and a short press talks until the next one. default: as in the profile.
             """)
 
     /// What can be set.
@@ -29,7 +29,7 @@ struct AccessoryGesture: AsyncParsableCommand {
             if let gesture { try await daemon.setGesture(gesture.rawValue, of: chosen.path) }
             let now = gesture == nil ? chosen.properties : try await chosen.again(daemon)
             if json { return Console.say(try jsonText(now)) }
-            let words = now.gesture.isEmpty ? "not known before it was recognised" : now.gesture.plain(limit: 16)
+            let words = now.gesture.isEmpty ? "known only after it is recognised" : now.gesture.plain(limit: 16)
             Console.say("\(chosen.title): \(words)")
         }
     }
@@ -38,10 +38,10 @@ struct AccessoryGesture: AsyncParsableCommand {
 /// `pttctl accessory bonded-only`.
 struct AccessoryBondedOnly: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "bonded-only", abstract: "Say whether an accessory is used only while it is bonded.",
+        commandName: "bonded-only", abstract: "Set whether an accessory is used only while it is bonded.",
         discussion: """
-            Whoever copies the address of an accessory that is not bonded can open your microphone. 'on' keeps such presses out, and \
-            those of a button that cannot bond.
+            Anyone who copies the address of an accessory that is not bonded can open your microphone. 'on' ignores \
+            such presses, and with them those of a button that cannot bond.
             """)
 
     /// What can be set.
@@ -74,7 +74,7 @@ struct AccessoryBondedOnly: AsyncParsableCommand {
 struct AccessoryRemove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove", abstract: "Forget an accessory, and have the system's Bluetooth forget it.",
-        discussion: "Those of pttd.toml are removed there.")
+        discussion: "Remove an accessory of pttd.toml in that file.")
 
     @OptionGroup var options: BusOptions
     @Argument(help: "Its name, id or address, as 'pttctl accessory list' shows them.", completion: .accessories)

@@ -8,18 +8,19 @@ import Terminal
 /// `pttctl accessory learn`.
 struct AccessoryLearn: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "learn", abstract: "Make a profile for a button that no profile fits, by pressing it when told.",
+        commandName: "learn",
+        abstract: "Make a profile for a button that no profile matches, by pressing it when told.",
         discussion: """
-            Without a device it learns a key of any input device or serial port that a udev rule has tagged. The profile is written \
-            to a file, the accessory added, and at the end the button is tried without transmitting.
+            Without a device it learns a key of any input device or serial port that a udev rule has tagged. It writes \
+            the profile to a file, adds the accessory, and then lets you try the button without transmitting.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "The Bluetooth address, or the name that it advertises, as 'pttctl accessory scan' shows them.")
     var device: String?
-    @Option(help: "What to call the profile; without it, as the device calls itself.") var name: String?
+    @Option(help: "The profile's name; by default the device's own name.") var name: String?
     @Flag(help: "Only write the profile; add no accessory.") var profileOnly = false
-    @Flag(help: "Print JSON, one object a line.") var json = false
+    @Flag(help: "Print JSON, one object per line.") var json = false
 
     /// How long the press is waited for that tries the result.
     static let trial = 15.0
@@ -64,7 +65,7 @@ struct AccessoryLearn: AsyncParsableCommand {
             case .event(.running(false), _): throw Failure.daemonLeft
             case .event(.changed(let old, let new), _):
                 now = new.learning[session]
-                if now == nil, old.learning[session] != nil { throw Failure("the session has ended without a profile") }
+                if now == nil, old.learning[session] != nil { throw Failure("the session ended without a profile") }
             case .event: continue
             // What was so before its first change was told.
             case .tick: now = await daemon.snapshot.learning[session]
@@ -76,7 +77,7 @@ struct AccessoryLearn: AsyncParsableCommand {
             switch now.step {
             case .done: return now
             case .failed:
-                throw Failure(now.problem.isEmpty ? "it came to nothing; try again" : now.problem.plain())
+                throw Failure(now.problem.isEmpty ? "learning failed; try again" : now.problem.plain())
             default: if now.isAnother(than: shown) { try screen.show(now) }
             }
             shown = now
@@ -119,7 +120,7 @@ extension LearningProperties {
     }
 }
 
-/// What is told of a session.
+/// The output of a session.
 struct LearnScreen {
     let isJSON: Bool
     let isTerminal: Bool
@@ -150,7 +151,7 @@ struct LearnScreen {
                     Line(event: "step", step: now.step.rawValue, prompt: now.prompt, round: now.round)))
         }
         for line in Self.lines(now) { Console.say(line) }
-        if now.step == .others, isTerminal { Console.say("  Enter goes on at once.") }
+        if now.step == .others, isTerminal { Console.say("  Enter continues at once.") }
         // A person who looks at the button hears it.
         if isTerminal, [.press, .release, .others].contains(now.step) { Console.draw("\u{07}") }
     }
@@ -192,7 +193,7 @@ struct LearnScreen {
     func tried(_ edge: PressLog.Edge?, id: String) throws {
         if isJSON { return Console.say(try jsonText(Line(event: "tried", heard: edge != nil, edge: edge))) }
         guard let edge, let held = edge.held else {
-            return Console.say("No press was heard now; try it again: pttctl accessory test \(id.shellWord)")
+            return Console.say("No press arrived; try again: pttctl accessory test \(id.shellWord)")
         }
         Console.say("It works: \(edge.control.plain(limit: 64)) was held for \(pttctl.seconds(held)).")
     }

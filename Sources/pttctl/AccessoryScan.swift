@@ -7,16 +7,18 @@ import Terminal
 /// `pttctl accessory scan`.
 struct AccessoryScan: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "scan", abstract: "Show Bluetooth buttons in sight, and which profile fits, until interrupted.",
+        commandName: "scan",
+        abstract: "Show Bluetooth buttons in range and the profiles that match, until interrupted.",
         discussion: """
-            On a terminal it is a list that is drawn again in its place, the strongest first; elsewhere a line for each that is found, \
-            is different, or is lost. Press the button: most advertise only for a short while after a press.
+            On a terminal it shows a list that is redrawn in place, the strongest signal first. Elsewhere it prints a \
+            line for each device that appears, changes or is lost. Press the button: most advertise only for a short \
+            while after a press.
             """)
 
     @OptionGroup var options: BusOptions
-    @Option(help: "End after so many seconds, at most 86400.") var seconds: Double?
-    @Flag(help: "Show devices, too, that have neither a name nor a profile.") var all = false
-    @Flag(help: "Print JSON, one object a line.") var json = false
+    @Option(help: "Stop after this many seconds, at most 86400.") var seconds: Double?
+    @Flag(help: "Also show devices that have neither a name nor a profile.") var all = false
+    @Flag(help: "Print JSON, one object per line.") var json = false
 
     static let advice = "press the button now: most advertise only for a short while after a press"
     /// How long nothing fitting may be found before the advice is given again.
@@ -55,7 +57,7 @@ struct AccessoryScan: AsyncParsableCommand {
 
 extension Failure {
     /// For commands that need it all the time.
-    static let daemonLeft = Failure("pttd has left the bus; see 'systemctl status pttd', and try again when it runs")
+    static let daemonLeft = Failure("pttd has left the bus; see 'systemctl status pttd', and try again when pttd runs")
 }
 
 /// Where the scan's list goes.
@@ -109,7 +111,7 @@ private struct ScanScreen {
             if !isDrawn { draw() }
         } else if !isJSON, !list.hasCandidate, now - lastAdvice >= AccessoryScan.adviceDelay {
             lastAdvice = now
-            Console.complain("Nothing that fits is in sight yet; \(AccessoryScan.advice).")
+            Console.complain("No button in range matches a profile yet; \(AccessoryScan.advice).")
         }
     }
 
@@ -119,7 +121,7 @@ private struct ScanScreen {
         let size = TerminalSize.ofOutput ?? TerminalSize(columns: 80, rows: 24)
         let hint =
             list.hasCandidate
-            ? "To take one: pttctl accessory add ADDRESS"
+            ? "To add one: pttctl accessory add ADDRESS"
             : AccessoryScan.advice.prefix(1).uppercased() + AccessoryScan.advice.dropFirst()
         let room = TerminalSize(columns: size.columns, rows: size.rows - 1)
         Console.draw(
@@ -129,6 +131,6 @@ private struct ScanScreen {
     mutating func end() {
         if size != nil { draw() }
         guard !isJSON, !list.hasCandidate else { return }
-        Console.complain("Nothing that fits was in sight; scan again and \(AccessoryScan.advice).")
+        Console.complain("No button in range matched a profile; scan again and \(AccessoryScan.advice).")
     }
 }

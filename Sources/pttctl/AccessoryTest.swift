@@ -10,15 +10,15 @@ struct AccessoryTest: AsyncParsableCommand {
         commandName: "test",
         abstract: "Show each press of an accessory, with its latency; nothing is transmitted meanwhile.",
         discussion: """
-            The latency is the time from when the machine received the press to when this program was told by pttd. It ends with \
-            figures, by Ctrl-C or after --seconds. The exit status is 1 when no press was heard.
+            The latency is the time from the machine's receipt of the press to pttd's report of it to this program. \
+            Statistics follow at the end, after Ctrl-C or --seconds. The exit status is 1 when no press arrived.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "Its name, id or address, as 'pttctl accessory list' shows them.", completion: .accessories)
     var accessory: String
-    @Option(help: "End after so many seconds, at most 86400.") var seconds: Double?
-    @Flag(help: "Print JSON, one object a line.") var json = false
+    @Option(help: "Stop after this many seconds, at most 86400.") var seconds: Double?
+    @Flag(help: "Print JSON, one object per line.") var json = false
 
     func validate() throws { try AccessoryScan.check(seconds) }
 
@@ -57,7 +57,7 @@ struct AccessoryTest: AsyncParsableCommand {
     }
 }
 
-/// What is told of a test.
+/// The output of a test.
 private struct TestScreen {
     let isJSON: Bool
     let chosen: ChosenAccessory
@@ -124,7 +124,7 @@ private struct TestScreen {
             return
         }
         if new.battery != last.battery, let battery = new.battery { Console.say("battery \(battery) %") }
-        if new.ready != last.ready { Console.say(new.ready ? "it is ready" : "the connection is gone: press it") }
+        if new.ready != last.ready { Console.say(new.ready ? "it is ready" : "the connection was lost: press it") }
         if new.problem != last.problem, !new.problem.isEmpty { Console.say(new.problem.plain()) }
     }
 

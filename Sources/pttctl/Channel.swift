@@ -6,7 +6,7 @@ import Terminal
 /// `pttctl channel`.
 struct Channel: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Change to another configured channel; without one, list them.",
+        abstract: "Change to another configured channel; without a channel, list them.",
         discussion:
             "'up' is the next one in the order of pttd.toml, and 'down' the one before; after the last comes the first."
     )
@@ -53,7 +53,7 @@ struct Channel: AsyncParsableCommand {
     }
 
     static func unknown(_ channel: String, _ known: [String]) -> String {
-        guard !known.isEmpty else { return "no channel is configured; write them in pttd.toml" }
+        guard !known.isEmpty else { return "no channel is configured; add one to pttd.toml" }
         return "there is no configured channel '\(channel.plain(limit: 64))'; "
             + NearestName.hint(channel, among: known).plain() + "there are: "
             + known.map(\.shellWord).joined(separator: ", ")

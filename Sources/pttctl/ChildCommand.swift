@@ -12,9 +12,9 @@ enum ChildCommand {
 
     /// Runs the command with this process's terminal, environment and folder.
     ///
-    /// A Ctrl-C reaches the command from the terminal, and ends this process only by the command's end; a request to end that
-    /// is sent to this process alone is passed on.
-    /// - Returns: Its exit status as a shell tells it.
+    /// A Ctrl-C reaches the command from the terminal, and this process ends only when the command does. A termination
+    /// signal to this process alone is passed on.
+    /// - Returns: Its exit status, as a shell reports it.
     static func run(_ command: [String]) async throws -> Int32 {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
@@ -38,8 +38,8 @@ enum ChildCommand {
             let why =
                 switch result {
                 case ENOENT: "there is no such program; give its full path, or install it"
-                case EACCES: "it may not be run; is it a program (chmod +x)?"
-                default: "it does not start: \(String(cString: strerror(result)))"
+                case EACCES: "it may not be executed; make it executable (chmod +x)"
+                default: "it did not start: \(String(cString: strerror(result)))"
                 }
             Console.complain("pttctl: \(command[0]): \(why)")
             return result == ENOENT ? 127 : 126

@@ -1,4 +1,4 @@
-// What shells offer for accessories and controls: asked of the daemon, for at most a moment.
+// Shell completion for accessories and controls: asks the daemon, for a moment at most.
 import ArgumentParser
 import Logging
 import Logs

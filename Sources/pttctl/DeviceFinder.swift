@@ -1,4 +1,4 @@
-// A device that a command line names: by its address, or by the name that it advertises.
+// Finds the device that a command line names, by its address or by its advertised name.
 import MonotonicTime
 import PTTBus
 import Terminal
@@ -22,7 +22,7 @@ struct DeviceFinder {
         if device.signalStrength != nil, firstInSight == nil { firstInSight = now }
     }
 
-    /// The device, as soon as it is in sight alone for a moment; nil while it is not known.
+    /// The device, as soon as it has been the only one of its name in range for a moment; nil before that.
     func decision(at now: Instant) throws(Failure) -> DiscoveredDevice? {
         guard let firstInSight, now - firstInSight >= Self.others else { return nil }
         return try only(found.values.filter { $0.signalStrength != nil })
@@ -33,8 +33,8 @@ struct DeviceFinder {
         let inSight = found.values.filter { $0.signalStrength != nil }
         if let device = try only(inSight.isEmpty ? Array(found.values) : inSight) { return device }
         throw Failure(
-            "no device called '\(name.plain(limit: 64))' was in sight in \(Self.timeout.components.seconds) s; try again and press "
-                + "its button meanwhile, or see what is in sight: pttctl accessory scan")
+            "no device called '\(name.plain(limit: 64))' was in range within \(Self.timeout.components.seconds) s; try again and press "
+                + "its button meanwhile, or list the devices in range: pttctl accessory scan")
     }
 
     private func only(_ all: [DiscoveredDevice]) throws(Failure) -> DiscoveredDevice? {
@@ -43,7 +43,7 @@ struct DeviceFinder {
         let devices = strangers.isEmpty ? all : strangers
         guard devices.count > 1 else { return devices.first }
         let addresses = devices.sorted { ($0.signalStrength ?? -200) > ($1.signalStrength ?? -200) }.map {
-            "\($0.address.plain(limit: 32)) (\($0.signalStrength.map { "\($0) dBm" } ?? "not in sight"))"
+            "\($0.address.plain(limit: 32)) (\($0.signalStrength.map { "\($0) dBm" } ?? "not in range"))"
         }
         throw Failure(
             "several devices are called '\(name.plain(limit: 64))'; give the address of one: "
@@ -55,7 +55,7 @@ struct DeviceFinder {
         guard !text.isBluetoothAddress else { return text.uppercased() }
         guard !text.resemblesBluetoothAddress else {
             throw Failure(
-                "'\(text.plain(limit: 64))' is no Bluetooth address; one has six pairs of 0-9 and A-F: 00:11:22:33:44:55"
+                "'\(text.plain(limit: 64))' is not a Bluetooth address; write six pairs of 0-9 and A-F: 00:11:22:33:44:55"
             )
         }
         let live = try await LiveFeed.start(daemon, seconds: Double(timeout.components.seconds))

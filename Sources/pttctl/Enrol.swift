@@ -10,34 +10,34 @@ struct Enrol: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Enrol this device in a channel with the link of an invitation, pasted or typed.",
         discussion: """
-            pttd shows the invitation to the relay under its own key, which makes this device a member: from then on the key is what \
-            counts, and the link can be withdrawn. pttd joins the channel, and keeps what it needs for that over restarts. The link is \
-            handed to pttd, whose key and files nobody else can read, and is not kept here.
+            pttd presents the invitation to the relay under its own key, which makes this device a member. From then \
+            on the key counts, and the link can be withdrawn. pttd joins the channel, and keeps the invitation over \
+            restarts. The link is passed to pttd, whose key and files nobody else can read; pttctl does not keep it.
 
-            Without a link, or with '-', it is read from standard input, where it may be broken into several lines; an empty line \
-            or the end of the input ends it. Spaces, line breaks, and the case of 'ptt://' and of the channel's UUID do not matter; \
-            that of token, pin and key does.
+            Without a link, or with '-', the link is read from standard input. It may be broken into several lines; an \
+            empty line or the end of the input ends it. Spaces, line breaks, and the case of 'ptt://' and of the \
+            channel's UUID do not matter. The case of token, pin and key does.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "The link (in quotes: it has characters that the shell takes for its own), or '-'.")
     var link: [String] = []
-    @Option(help: "What to call the channel; the link has a name of its own.") var name: String?
+    @Option(help: "The channel's name; by default the name in the link.") var name: String?
     @Option(
-        help: ArgumentHelp("For how many seconds to wait for the relay.", valueName: "seconds"))
+        help: ArgumentHelp("How many seconds to wait for the relay.", valueName: "seconds"))
     var wait: Int = 20
     @Flag(help: "Print the channel as JSON, for scripts.") var json = false
 
     /// The longest link that pttd reads, in bytes.
     static let linkBytesMax = 2_048
-    /// How often the channel's state is looked at, which the daemon tells of by itself.
+    /// How often the channel's state, which the daemon publishes on its own, is checked.
     private static let interval: Duration = .milliseconds(100)
 
     func validate() throws {
-        guard (1...600).contains(wait) else { throw ValidationError("--wait is 1 to 600.") }
+        guard (1...600).contains(wait) else { throw ValidationError("--wait must be 1 to 600.") }
         if let name {
             guard !name.isEmpty, name.utf8.count <= PTTBusLimits.nameBytes else {
-                throw ValidationError("--name has 1 to \(PTTBusLimits.nameBytes) bytes.")
+                throw ValidationError("--name must have 1 to \(PTTBusLimits.nameBytes) bytes.")
             }
         }
     }
@@ -55,10 +55,11 @@ struct Enrol: AsyncParsableCommand {
         }
         guard text.lowercased().hasPrefix("ptt://") else {
             throw ValidationError(
-                "'\(text.plain(limit: 24))' is no invitation; it begins with ptt://, as 'pttrelay invite' prints it.")
+                "'\(text.plain(limit: 24))' is not an invitation; it begins with ptt://, as 'pttrelay invite' prints it."
+            )
         }
         guard text.utf8.count <= linkBytesMax else {
-            throw ValidationError("the link has more than \(linkBytesMax) bytes; was something else pasted along?")
+            throw ValidationError("the link has more than \(linkBytesMax) bytes; paste only the link")
         }
         return text
     }
@@ -82,8 +83,8 @@ struct Enrol: AsyncParsableCommand {
                 guard ContinuousClock.now < deadline else {
                     let why = channel.serviceStatusDetail.isEmpty ? channel.serviceStatus : channel.serviceStatusDetail
                     throw Failure(
-                        "the relay has not answered yet (\(why)); pttd goes on trying, and 'pttctl status' tells when it is "
-                            + "ready. 'pttctl leave' ends it")
+                        "the relay has not answered yet (\(why)); pttd keeps trying, and 'pttctl status' shows when it is "
+                            + "ready; 'pttctl leave' stops it")
                 }
                 try await Task.sleep(for: Self.interval)
             }

@@ -1,4 +1,4 @@
-// The Enter key of a person at a terminal, by which a command goes on.
+// Waits for the Enter key at a terminal, with which a command continues.
 import Glibc
 import Reactor
 
@@ -15,7 +15,7 @@ actor EnterKey {
         self.handler = handler
     }
 
-    /// Begins to listen; without a terminal nothing is ever told.
+    /// Begins to listen. Without a terminal it never reports anything.
     func start() {
         guard isatty(STDIN_FILENO) == 1 else { return }
         watch = try? loop.watch(STDIN_FILENO, for: .readable) { [weak self] _ in

@@ -1,4 +1,4 @@
-// pttctl history: what the relay keeps of what was said.
+// pttctl history: the messages that the relay keeps.
 import ArgumentParser
 import Glibc
 import PTTBus
@@ -7,8 +7,9 @@ import Terminal
 /// `pttctl history`.
 struct History: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List the messages that the relay keeps of the channel, the one that began last first.",
-        discussion: "'pttctl replay NUMBER' plays one. How many are kept, and for how long, is the relay's to say.")
+        abstract: "List the messages of the channel that the relay keeps, the newest first.",
+        discussion:
+            "'pttctl replay NUMBER' plays one. The relay's configuration sets how many are kept, and for how long.")
 
     @OptionGroup var options: BusOptions
     @Flag(help: "Print JSON, for scripts.") var json = false
@@ -18,7 +19,7 @@ struct History: AsyncParsableCommand {
             guard await daemon.snapshot.activeChannel != nil else { throw Failure.noChannel }
             let messages = try await daemon.keptMessages()
             if json { return Console.say(try jsonText(messages)) }
-            if messages.isEmpty { Console.say("The relay keeps no message just now.") }
+            if messages.isEmpty { Console.say("The relay keeps no message at the moment.") }
             for (index, message) in messages.enumerated() { Console.say(Self.line(index + 1, message)) }
         }
     }
@@ -35,8 +36,8 @@ struct History: AsyncParsableCommand {
             clock(message.beganAt), padded("\(tenths / 10).\(tenths % 10) s", 7), message.talker.plain(limit: 64),
         ]
         if message.isOwn { words.append("(this device)") }
-        if message.isGoingOn { words.append("(goes on)") }
-        if !message.canBeOpened { words.append("(sealed with a key of before this device joined)") }
+        if message.isGoingOn { words.append("(still going on)") }
+        if !message.canBeOpened { words.append("(encrypted before this device joined)") }
         return words
     }
 

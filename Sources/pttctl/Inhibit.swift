@@ -1,4 +1,4 @@
-// pttctl inhibit: a command has the audio instead of push-to-talk while it runs.
+// pttctl inhibit: keeps push-to-talk silent while a command runs.
 import ArgumentParser
 import DBus
 import Glibc
@@ -8,31 +8,33 @@ import Terminal
 /// `pttctl inhibit`.
 struct Inhibit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Run a command, and keep push-to-talk silent meanwhile as during a telephone call.",
+        abstract: "Run a command, and keep push-to-talk silent meanwhile, as during a phone call.",
         discussion: """
-            A transmission that goes on ends, and none begins before the command has ended; reception is silent. Options of pttctl \
-            stand before the command. The exit status is the command's: 127 when there is no such command, 126 when it cannot be \
-            run, 128 and the signal's number when a signal ended it. After a restart of pttd the lock is taken again.
+            A transmission in progress ends, and none begins before the command has ended; received speech is silent. \
+            Write options of pttctl before the command. The exit status is the command's: 127 when there is no such \
+            command, 126 when it cannot be executed, 128 plus the signal's number when a signal ended it. After a \
+            restart of pttd the lock is taken again.
             """)
 
     @OptionGroup var options: BusOptions
-    @Option(help: "The program that has the audio, for people; without it, the command's name.") var who: String?
-    @Option(help: "Why, for people.") var why = "a call"
-    @Flag(help: "List the locks that are held, and run nothing.") var list = false
+    @Option(help: "The name of the program that uses the audio; by default the command's name.") var who: String?
+    @Option(help: "The reason to show.") var why = "a call"
+    @Flag(help: "List the held locks, and run nothing.") var list = false
     @Flag(help: "With --list: print JSON, for scripts.") var json = false
     @Argument(help: "The command and its arguments.", completion: .shellCommand(""))
     var command: [String] = []
 
     func validate() throws {
         if list, !command.isEmpty { throw ValidationError("--list runs no command; leave '\(command[0])' out.") }
-        if json, !list { throw ValidationError("--json goes with --list.") }
+        if json, !list { throw ValidationError("--json needs --list.") }
         if !list, command.isEmpty {
-            throw ValidationError("Give the command that has the audio, as in: pttctl inhibit --who Linphone linphone.")
+            throw ValidationError(
+                "Give the command that uses the audio, as in: pttctl inhibit --who Linphone linphone.")
         }
         for (option, text, maximum) in [
             ("--who", name, PTTBusLimits.whoBytes), ("--why", why, PTTBusLimits.whyBytes),
         ] where text.utf8.count > maximum {
-            throw ValidationError("\(option) has \(text.utf8.count) bytes; at most \(maximum) are taken.")
+            throw ValidationError("\(option) has \(text.utf8.count) bytes; at most \(maximum) are accepted.")
         }
         if let who, who.isEmpty { throw ValidationError("--who is empty; leave it out for the command's name.") }
     }
@@ -96,7 +98,7 @@ struct Inhibit: AsyncParsableCommand {
     }
 }
 
-/// Holds the lock, and takes it again from a daemon that was started anew.
+/// Holds the lock, and takes it again when the daemon was restarted.
 private actor LockKeeper {
     private let daemon: DaemonClient
     private let (who, why): (String, String)
@@ -125,7 +127,7 @@ private actor LockKeeper {
             let new = try await daemon.inhibit(who: who, why: why)
             if !isReleased { lock = new }
         } catch {
-            Console.complain("pttctl: pttd has been started again, and the lock is lost: \(error)")
+            Console.complain("pttctl: pttd was restarted, and the lock is lost: \(error)")
         }
     }
 

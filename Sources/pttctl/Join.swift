@@ -10,16 +10,16 @@ struct Join: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Join a channel, by the ptt:// link of an invitation or by its UUID.",
         discussion: """
-            It is done when the relay has let this machine in; a relay that does not answer within 3 s is told of, and tried further. \
-            A channel of pttd.toml yields, and returns after 'pttctl leave'. Whoever has a link may enter the channel: give '-' to \
-            read it from standard input, where other users' 'ps' does not see it. A UUID is enough for a channel whose link \
-            pttd knows.
+            It returns when the relay has admitted this machine. If the relay does not answer within 3 s, it says so, \
+            and pttd keeps trying. A channel of pttd.toml is left, and joined again after 'pttctl leave'. Anyone who \
+            has the link may enter the channel: give '-' to read it from standard input, where other users' 'ps' does \
+            not show it. A UUID is enough for a channel whose link pttd knows.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "The link (in quotes: it has characters that the shell takes for its own), a UUID, or '-'.")
     var channel: String
-    @Option(help: "What to call the channel; a link has a name of its own.") var name: String?
+    @Option(help: "The channel's name; by default the name in the link.") var name: String?
     @Option(help: "Who may talk at once, as in 'pttctl mode'.") var mode: ModeName?
     @Flag(help: "Print the channel as JSON, for scripts.") var json = false
 
@@ -29,7 +29,7 @@ struct Join: AsyncParsableCommand {
             guard !name.isEmpty else { throw ValidationError("--name is empty; leave it out to keep the link's name.") }
             guard name.utf8.count <= PTTBusLimits.nameBytes else {
                 throw ValidationError(
-                    "--name has \(name.utf8.count) bytes; at most \(PTTBusLimits.nameBytes) are taken.")
+                    "--name has \(name.utf8.count) bytes; at most \(PTTBusLimits.nameBytes) are accepted.")
             }
         }
     }
@@ -99,19 +99,20 @@ struct Join: AsyncParsableCommand {
         let name = "\(channel.name) (\(channel.uuid))"
         let why = channel.serviceStatusDetail
         guard !Enrol.isRefusal(why) else {
-            throw Failure("\(name) is chosen, but this machine is not let in: \(why). 'pttctl leave' leaves it")
+            throw Failure(
+                "\(name) is chosen, but the relay refuses this machine: \(why); 'pttctl leave' leaves the channel")
         }
         let isReady = channel.serviceStatus == "ready"
         if json {
             Console.say(try jsonText(channel))
         } else {
-            Console.say("joined \(name)" + (isReady ? "" : "; the relay has not let this machine in yet"))
+            Console.say("joined \(name)" + (isReady ? "" : "; the relay has not admitted this machine yet"))
         }
         // Of a channel that is ready it is something else that is wrong, such as a sound device.
         if isReady, !why.isEmpty { Console.complain("pttctl: \(why)") }
         guard !isReady else { return }
         Console.complain(
-            "pttctl: \(why.isEmpty ? "the relay has not answered yet" : why); pttd goes on trying, and 'pttctl status' shows how it is"
+            "pttctl: \(why.isEmpty ? "the relay has not answered yet" : why); pttd keeps trying; 'pttctl status' shows the state"
         )
     }
 }
@@ -119,17 +120,17 @@ struct Join: AsyncParsableCommand {
 /// `pttctl leave`.
 struct Leave: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Leave the channel.", discussion: "A channel of pttd.toml that had yielded to it returns.")
+        abstract: "Leave the channel.", discussion: "pttd then joins its channel of pttd.toml again.")
 
     @OptionGroup var options: BusOptions
-    @Argument(help: "The UUID of the channel, to be sure which one is left; without it, whichever is joined.")
+    @Argument(help: "The UUID of the channel to leave; by default the joined channel.")
     var channel: String?
     @Flag(help: "Print the channel that was left as JSON, for scripts.") var json = false
 
     func validate() throws {
         guard let channel, UUID(uuidString: channel) == nil else { return }
         throw ValidationError(
-            "'\(channel.prefix(64))' is no UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b, as 'pttctl status' shows it."
+            "'\(channel.prefix(64))' is not a UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b, as 'pttctl status' shows it."
         )
     }
 
@@ -139,7 +140,7 @@ struct Leave: AsyncParsableCommand {
             let uuid = channel.flatMap { UUID(uuidString: $0) }
             if let uuid, uuid != UUID(uuidString: properties.uuid) {
                 throw Failure(
-                    "the channel that is joined is another one: \(properties.name) (\(properties.uuid)); "
+                    "another channel is joined: \(properties.name) (\(properties.uuid)); "
                         + "'pttctl leave' without a UUID leaves it")
             }
             try await daemon.leaveChannel(uuid ?? UUID(uuidString: properties.uuid))

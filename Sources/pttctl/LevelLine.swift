@@ -1,4 +1,4 @@
-// How loud own speech is, as a line at the end of what a terminal shows.
+// The level of own speech, as the last line of a terminal's output.
 import PTTBus
 import Terminal
 

@@ -1,9 +1,9 @@
-// What the commands wait for that run until they are stopped: the daemon's news, the clock, and Ctrl-C.
+// The events of commands that run until they are stopped: changes of the daemon, the clock, and Ctrl-C.
 import MonotonicTime
 import PTTBus
 import Terminal
 
-/// Something that a running command acts on.
+/// An event that a running command handles.
 enum LiveEvent: Sendable {
     /// The daemon's, and when it arrived.
     case event(DaemonClient.Event, Instant)

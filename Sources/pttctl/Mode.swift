@@ -4,7 +4,7 @@ import PTTBus
 import PushToTalkCore
 import Terminal
 
-/// A transmission mode as it is written on a command line.
+/// A transmission mode in its form on a command line.
 enum ModeName: String, CaseIterable, ExpressibleByArgument {
     case halfDuplex = "half-duplex"
     case fullDuplex = "full-duplex"
@@ -28,10 +28,10 @@ enum ModeName: String, CaseIterable, ExpressibleByArgument {
 /// `pttctl mode`.
 struct Mode: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Set, or without a mode show, who may talk at once on the channel.",
+        abstract: "Set who may talk at once on the channel; without a mode, show it.",
         discussion: """
-            half-duplex: one at a time, as on a radio. full-duplex: you may talk while others do. listen-only: you do not talk. \
-            pttrelay lets one at a time talk whatever the mode.
+            half-duplex: one at a time, as on a radio. full-duplex: you may talk while others do. listen-only: you do \
+            not talk. The relay's own mode for the channel applies in addition.
             """)
 
     @OptionGroup var options: BusOptions

@@ -1,4 +1,4 @@
-// pttctl monitor: what happens, as it happens.
+// pttctl monitor: prints events as they happen.
 import ArgumentParser
 import DBus
 import Glibc
@@ -9,14 +9,14 @@ import Terminal
 /// `pttctl monitor`.
 struct Monitor: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Print what happens, line by line, until interrupted.",
+        abstract: "Print events, one per line, until interrupted.",
         discussion: """
-            At first it shows what 'pttctl status' does, and on a terminal a bar while the microphone records. With --json it does \
-            neither, and each line is an object; its 't' is CLOCK_MONOTONIC in nanoseconds.
+            It begins with the output of 'pttctl status', and shows a level bar on a terminal while the microphone \
+            records. With --json it does neither, and each line is an object; 't' is CLOCK_MONOTONIC in nanoseconds.
             """)
 
     @OptionGroup var options: BusOptions
-    @Flag(help: "Print JSON, one object a line.") var json = false
+    @Flag(help: "Print JSON, one object per line.") var json = false
 
     func run() async throws {
         try await options.withDaemon { daemon in
@@ -64,7 +64,7 @@ struct Monitor: AsyncParsableCommand {
     static func happenings(_ event: DaemonClient.Event) -> [MonitorEvent] {
         switch event {
         case .running(false): return [MonitorEvent("daemon", "pttd has left the bus")]
-        case .running(true): return [MonitorEvent("daemon", "pttd is there")]
+        case .running(true): return [MonitorEvent("daemon", "pttd is on the bus")]
         case .transmissionFailed(_, let code, let message):
             return [MonitorEvent("failed", "not transmitted: \(message)", detail: "PTChannelError \(code)")]
         case .accessory(.emergency(let isActive, let accessory, let control)):
@@ -122,7 +122,8 @@ struct Monitor: AsyncParsableCommand {
             if channel.transmitting != before.transmitting {
                 result.append(
                     channel.transmitting
-                        ? MonitorEvent("begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
+                        ? MonitorEvent(
+                            "begin", "transmitting (\(channel.transmitSource))", detail: channel.transmitSource)
                         : MonitorEvent("end", "transmission ended"))
             }
             result += speakers(before.speakers, channel.speakers)
@@ -133,7 +134,8 @@ struct Monitor: AsyncParsableCommand {
         return result
     }
 
-    /// Who speaks no more, and who does now: several may at once, and one again that has just finished.
+    /// The participants that stopped or started speaking. Several may speak at once, and one may start again just after
+    /// it stopped.
     private static func speakers(_ old: [String], _ new: [String]) -> [MonitorEvent] {
         let change = new.difference(from: old)
         return (change.removals + change.insertions).map { step in
@@ -151,7 +153,7 @@ struct Monitor: AsyncParsableCommand {
             let name = accessory.name.isEmpty ? accessory.address : accessory.name
             if accessory.ready != before.ready {
                 result.append(
-                    MonitorEvent("accessory", "\(name) \(accessory.ready ? "is ready" : "is away")", detail: name))
+                    MonitorEvent("accessory", "\(name) \(accessory.ready ? "is ready" : "is not ready")", detail: name))
             }
             if accessory.held != before.held {
                 result.append(
@@ -170,7 +172,7 @@ struct Monitor: AsyncParsableCommand {
     }
 }
 
-/// Something that happened: its kind for scripts, its words for people.
+/// An event: its kind for scripts, and its text for people.
 struct MonitorEvent: Encodable {
     var event: String
     var text: String

@@ -10,10 +10,10 @@ import Terminal
 /// `pttctl nearby`.
 struct Nearby: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Talk to whoever is here, without a server: channels that machines here host.",
+        abstract: "Talk to people nearby without a server: machines here host the channels.",
         discussion: """
-            'pttctl nearby create "Crane 2"' makes a channel that everybody on this network or in reach of Bluetooth sees; 'pttctl nearby' shows those \
-            there are.
+            'pttctl nearby create "Crane 2"' creates a channel that everybody on this network or in range of Bluetooth \
+            sees; 'pttctl nearby' shows the channels nearby.
             """,
         subcommands: [
             NearbyList.self, NearbyCreate.self, NearbyJoin.self, NearbyDelete.self, NearbyWaiting.self,
@@ -27,13 +27,13 @@ struct NearbyList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "Show the channels nearby, as they come and go, until interrupted.",
         discussion: """
-            On a terminal it is a list that is drawn again in its place: the arrow keys choose a channel, Enter joins it, q ends. \
-            Elsewhere it prints what is there after two seconds, or for as long as --seconds says; channels that only Bluetooth finds \
-            take up to ten.
+            On a terminal it shows a menu that is redrawn in place: the arrow keys choose a channel, Enter joins it, q \
+            ends. Elsewhere it prints the channels after two seconds, or for as long as --seconds says. Channels that \
+            only Bluetooth finds take up to ten seconds.
             """)
 
     @OptionGroup var options: BusOptions
-    @Option(help: "End after so many seconds, at most 86400.") var seconds: Double?
+    @Option(help: "Stop after this many seconds, at most 86400.") var seconds: Double?
     @Flag(help: "Print the channels as a JSON array, for scripts.") var json = false
 
     /// How long a script waits for channels: so soon those on the network have answered. Bluetooth takes up to ten seconds.
@@ -142,21 +142,22 @@ struct NearbyCreate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create", abstract: "Create a channel that this machine hosts, and join it.",
         discussion: """
-            Everybody on this network sees it and may join. With --code only those join who know its six digits, which are made by \
-            chance and shown; with --ask only those whom you admit ('pttctl nearby waiting'). It lasts until 'pttctl nearby delete', over restarts, too, and is reached \
-            while this machine is.
+            Everybody on this network sees it and may join. With --code only those may join who know its six digits, \
+            which are chosen at random and printed. With --ask only those may join whom you admit ('pttctl nearby \
+            waiting'). The channel lasts, over restarts, until 'pttctl nearby delete', and can be joined while this \
+            machine is reachable.
             """)
 
     @OptionGroup var options: BusOptions
-    @Argument(help: "What to call it; without a name it is called as this machine.") var name: String?
+    @Argument(help: "The channel's name; by default the name of this machine.") var name: String?
     @Flag(help: "Lock it with a code of six digits, which you tell those who may join.") var code = false
-    @Flag(help: "Be asked about each newcomer.") var ask = false
+    @Flag(help: "Ask you before a newcomer is let in.") var ask = false
     @Flag(help: "Print the channel as JSON, for scripts.") var json = false
 
     func validate() throws {
-        if code, ask { throw ValidationError("--code and --ask exclude each other.") }
+        if code, ask { throw ValidationError("Give --code or --ask, not both.") }
         guard let name, name.isEmpty || name.utf8.count > PTTBusLimits.nearbyNameBytes else { return }
-        throw ValidationError("the name has 1 to \(PTTBusLimits.nearbyNameBytes) bytes.")
+        throw ValidationError("The name must have 1 to \(PTTBusLimits.nearbyNameBytes) bytes.")
     }
 
     func run() async throws {
@@ -181,7 +182,7 @@ struct NearbyCreate: AsyncParsableCommand {
 }
 
 extension NearbyCreate {
-    /// What tells the code to somebody who reads it aloud.
+    /// The code as text for a person who reads it aloud.
     static func words(code: String) -> String {
         let code = code.plain(limit: 6)
         return """
@@ -268,7 +269,7 @@ struct NearbyJoin: AsyncParsableCommand {
             try await Task.sleep(for: .milliseconds(20))
         }
         Console.say(
-            "joined \(channel.name.plain(limit: 128)); its host has not let this machine in yet: see 'pttctl status'")
+            "joined \(channel.name.plain(limit: 128)); its host has not admitted this machine yet: see 'pttctl status'")
     }
 }
 
@@ -288,13 +289,15 @@ struct NearbyDelete: AsyncParsableCommand {
         discussion: "'pttctl leave' leaves a channel without deleting it.")
 
     @OptionGroup var options: BusOptions
-    @Argument(help: "Its name or Id; not needed where this machine hosts one channel only.") var name: String?
+    @Argument(help: "Its name or Id; not needed if this machine hosts only one channel.") var name: String?
 
     func run() async throws {
         try await options.withDaemon { daemon in
             try await daemon.refresh()
             let own = await daemon.snapshot.nearby.channels.filter(\.isOwn)
-            guard !own.isEmpty else { throw Failure("this machine hosts no channel; only its creator deletes one") }
+            guard !own.isEmpty else {
+                throw Failure("this machine hosts no channel; only the creator of a channel can delete it")
+            }
             let channel: NearbyChannelDescription
             if let name {
                 guard let match = try NearbyJoin.match(name, own) else {

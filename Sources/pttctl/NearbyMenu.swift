@@ -1,4 +1,4 @@
-// The list of channels nearby on a terminal: which line is chosen, and how it is drawn. Pure, but for the keys.
+// The menu of channels nearby on a terminal: the selected line, and the drawing. Pure, except for the keys.
 import Glibc
 import PTTBus
 import Reactor
@@ -109,7 +109,7 @@ actor MenuKeys {
         self.handler = handler
     }
 
-    /// Begins to listen; without a terminal nothing is ever told.
+    /// Begins to listen. Without a terminal it never reports anything.
     func start() throws {
         guard isatty(STDIN_FILENO) == 1 else { return }
         let terminal = try RawTerminal(tellsReleases: false)

@@ -6,7 +6,7 @@ import Terminal
 /// `pttctl nearby waiting`.
 struct NearbyWaiting: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "waiting", abstract: "Show who waits to be admitted to channels of this machine.")
+        commandName: "waiting", abstract: "Show who is waiting to be admitted to channels of this machine.")
 
     @OptionGroup var options: BusOptions
     @Flag(help: "Print those who wait as a JSON array, for scripts.") var json = false
@@ -19,7 +19,7 @@ struct NearbyWaiting: AsyncParsableCommand {
             for one in waiting {
                 Console.say("\(one.name.plain(limit: 128))\t\(one.channelName.plain(limit: 128))\t\(one.id)")
             }
-            if waiting.isEmpty { Console.complain("pttctl: nobody waits") }
+            if waiting.isEmpty { Console.complain("pttctl: nobody is waiting") }
         }
     }
 }
@@ -27,10 +27,10 @@ struct NearbyWaiting: AsyncParsableCommand {
 /// `pttctl nearby admit`.
 struct NearbyAdmit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "admit", abstract: "Let somebody who waits into a channel of this machine.")
+        commandName: "admit", abstract: "Admit a waiting person to a channel of this machine.")
 
     @OptionGroup var options: BusOptions
-    @Argument(help: "The name or Id, as 'pttctl nearby waiting' shows them; not needed where one waits only.")
+    @Argument(help: "The name or Id, as 'pttctl nearby waiting' shows them; not needed if only one is waiting.")
     var name: String?
 
     func run() async throws { try await NearbyDecision.run(true, name, options) }
@@ -39,10 +39,10 @@ struct NearbyAdmit: AsyncParsableCommand {
 /// `pttctl nearby refuse`.
 struct NearbyRefuse: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "refuse", abstract: "Do not let somebody who waits into a channel of this machine.")
+        commandName: "refuse", abstract: "Refuse a waiting person.")
 
     @OptionGroup var options: BusOptions
-    @Argument(help: "The name or Id, as 'pttctl nearby waiting' shows them; not needed where one waits only.")
+    @Argument(help: "The name or Id, as 'pttctl nearby waiting' shows them; not needed if only one is waiting.")
     var name: String?
 
     func run() async throws { try await NearbyDecision.run(false, name, options) }
@@ -61,11 +61,11 @@ enum NearbyDecision {
         }
     }
 
-    /// Who is meant.
+    /// Finds the person that `name` refers to.
     ///
     /// - Throws: `Failure` when that is nobody, or one of several.
     static func match(_ name: String?, _ waiting: [NearbyNewcomerDescription]) throws -> NearbyNewcomerDescription {
-        guard !waiting.isEmpty else { throw Failure("nobody waits to be admitted") }
+        guard !waiting.isEmpty else { throw Failure("nobody is waiting to be admitted") }
         if let name, let one = waiting.first(where: { $0.id == name }) { return one }
         let meant = name.map { name in waiting.filter { $0.name == name } } ?? waiting
         if meant.count == 1 { return meant[0] }
@@ -73,7 +73,7 @@ enum NearbyDecision {
             .joined(separator: ", ")
         throw Failure(
             meant.isEmpty
-                ? "nobody of this name waits; those who do: \(list)"
-                : "\(meant.count) wait; give the Id of one: \(list)")
+                ? "nobody with this name is waiting; these are: \(list)"
+                : "\(meant.count) are waiting; give the Id of one: \(list)")
     }
 }

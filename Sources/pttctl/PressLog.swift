@@ -1,10 +1,10 @@
-// What a button that is tried does: each press with its length and latency, and the figures at the end. Pure.
+// The log of a button test: each press with its length and latency, and the statistics at the end. Pure.
 import MonotonicTime
 import Terminal
 
 /// The presses of one accessory.
 struct PressLog {
-    /// An edge of a control, as it is shown.
+    /// An edge of a control, as the test shows it.
     struct Edge: Encodable, Equatable {
         var control: String
         var down: Bool
@@ -27,9 +27,9 @@ struct PressLog {
 
     /// Presses and releases whose figures are kept; those after them are only counted.
     static let samplesMax = 100_000
-    /// Controls that are told apart; a profile has at most ten.
+    /// Maximum number of separately counted controls; a profile has at most ten.
     static let controlsMax = 32
-    /// A press shorter than this is no person's: the device sends clicks.
+    /// A press shorter than this does not come from a person: the device sends clicks.
     static let clickLimit = Duration.milliseconds(20)
 
     private var downSince: [String: Instant] = [:]
@@ -82,7 +82,7 @@ struct PressLog {
     ///
     /// - Parameter accessory: How a command line names it.
     func summary(of accessory: String) -> [String] {
-        guard !counts.isEmpty else { return ["No press was heard."] }
+        guard !counts.isEmpty else { return ["No press arrived."] }
         var lines: [String] = []
         for figures in figures {
             var line = "\(figures.control.plain(limit: 64)): \(count(figures.presses, "press", "presses"))"
@@ -97,11 +97,11 @@ struct PressLog {
         }
         for control in clicks {
             lines.append(
-                "\(control.plain(limit: 64)) comes up as soon as it goes down: it tells clicks, no holds. Let one click begin and "
+                "\(control.plain(limit: 64)) is released as soon as it is pressed: it reports clicks, not holds. Let one click begin and "
                     + "the next one end: pttctl accessory gesture \(accessory) toggle")
         }
         for (control, _) in downSince.sorted(by: { $0.key < $1.key }) {
-            lines.append("\(control.plain(limit: 64)) is still down")
+            lines.append("\(control.plain(limit: 64)) is still pressed")
         }
         return lines
     }

@@ -1,4 +1,4 @@
-// pttctl profile …: the files that say how accessories speak. It needs no daemon.
+// pttctl profile …: the profiles of accessories. It works without the daemon.
 import Accessories
 import ArgumentParser
 import Settings
@@ -7,8 +7,9 @@ import Terminal
 /// `pttctl profile`.
 struct ProfileCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "profile", abstract: "Check and show the profiles by which accessories are known.",
-        discussion: "A profile is a file; docs/profiles.md says how to write one. The daemon is not asked.",
+        commandName: "profile", abstract: "Check and show the profiles that recognise accessories.",
+        discussion:
+            "A profile is a file; docs/profiles.md says how to write one. These commands work without the daemon.",
         subcommands: [ProfileList.self, ProfileShow.self, ProfileCheck.self], defaultSubcommand: ProfileList.self)
 }
 
@@ -17,7 +18,7 @@ struct ProfilesOptions: ParsableArguments {
     @Option(help: "The directory of the site's own profiles.", completion: .directory)
     var profiles = AccessorySettings.profilesDirectory
 
-    /// The shipped profiles and the site's own. Files that are wrong are told on standard error and left out.
+    /// The shipped profiles and the site's own. Invalid files are reported on standard error and left out.
     func library() -> ProfileLibrary {
         let (library, problems) = ProfileLibrary.load(directory: profiles)
         for problem in problems { Console.complain(problem.description) }
@@ -28,7 +29,7 @@ struct ProfilesOptions: ParsableArguments {
 /// `pttctl profile list`.
 struct ProfileList: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "list", abstract: "List the profiles, those of the program and the site's own.")
+        commandName: "list", abstract: "List the shipped profiles and the site's own.")
 
     @OptionGroup var options: ProfilesOptions
     @Flag(help: "Print JSON, for scripts.") var json = false
@@ -114,7 +115,7 @@ struct ProfileShow: ParsableCommand {
 struct ProfileCheck: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Check profile files, and show what they say.",
-        discussion: "Mistakes are told as FILE:LINE:COLUMN. Exit status: 1 when any file is wrong.")
+        discussion: "Problems are reported as FILE:LINE:COLUMN. Exit status: 1 when any file is wrong.")
 
     @Argument(help: "Profile files.", completion: .file(extensions: ["toml"])) var files: [String]
 

@@ -14,10 +14,10 @@ struct Pttctl: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "pttctl", abstract: "Talk, listen and look after push-to-talk on this machine.",
         discussion: """
-            The daemon is looked for on the session bus, then on the system bus.
+            pttctl looks for the daemon on the session bus, then on the system bus.
 
-            Exit status: 0 when it was done, 1 when it was not (standard error says why and what to do), 64 when the command line \
-            is wrong. 'pttctl inhibit' ends with the status of its command.
+            Exit status: 0 on success, 1 on failure (standard error says why and what to do), 64 when the command line \
+            is wrong. 'pttctl inhibit' exits with the status of its command.
             """,
         version: Version.text,
         subcommands: [
@@ -32,7 +32,7 @@ struct Pttctl: AsyncParsableCommand {
         if let option = Inhibit.misplacedOption(arguments) {
             exit(
                 withError: ValidationError(
-                    "\(option) stands behind the command, which would get it; write it before the command, or '--' before the command "
+                    "\(option) comes after the command, which would get it; write it before the command, or write '--' before the command "
                         + "if it is the command's own."))
         }
         await main(Inhibit.separated(arguments))
@@ -66,10 +66,10 @@ struct BusOptions: ParsableArguments {
         }
     }
 
-    /// How long pttd may take before its silence is told of.
+    /// How long pttd may take before a message about its silence.
     private static let timeout = Duration.seconds(3)
 
-    /// Runs `body` with the daemon; what goes wrong is told on standard error, with exit status 1.
+    /// Runs `body` with the daemon. An error is printed on standard error, with exit status 1.
     func withDaemon(_ body: (DaemonClient) async throws -> Void) async throws {
         let logger = Logger(label: "pttctl") { LineLogHandler(label: $0, level: .error) }
         do {
@@ -77,7 +77,7 @@ struct BusOptions: ParsableArguments {
             defer { loop.stop() }
             let timer = Task {
                 try await Task.sleep(for: Self.timeout)
-                Console.complain("pttctl: pttd does not answer yet; waiting (Ctrl-C ends it)")
+                Console.complain("pttctl: pttd does not answer yet; waiting (Ctrl-C stops)")
             }
             defer { timer.cancel() }
             let daemon = try await DaemonClient.find(on: address, loop: loop, logger: logger)
@@ -90,7 +90,7 @@ struct BusOptions: ParsableArguments {
         } catch let error as ExitCode {
             throw error
         } catch is CancellationError {
-            Console.complain("pttctl: interrupted before it was done; 'pttctl status' shows what is so")
+            Console.complain("pttctl: interrupted before it was done; 'pttctl status' shows the state")
             throw ExitCode.failure
         } catch {
             Console.complain("pttctl: \(error)")
@@ -99,7 +99,7 @@ struct BusOptions: ParsableArguments {
     }
 }
 
-/// What is wrong, and what to do: told on standard error, with exit status 1.
+/// An error, and what to do: printed on standard error, with exit status 1.
 struct Failure: Error, CustomStringConvertible {
     var description: String
 

@@ -1,4 +1,4 @@
-// pttctl replay: the last message once more, or one that the relay keeps.
+// pttctl replay: plays the last message again, or one that the relay keeps.
 import ArgumentParser
 import PTTBus
 import Terminal
@@ -8,20 +8,20 @@ struct Replay: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Play the last message of somebody else again.",
         discussion: """
-            Asked for again while it plays, it plays the one before. Whatever is said meanwhile ends it. With --relay, or a number of \
-            'pttctl history', a message that the relay keeps is played: also one that this device did not hear; when it was said, how \
-            long it is and by whom is printed.
+            Repeated while it plays, it plays the previous message. Speech of others ends it. With --relay, or a \
+            number of 'pttctl history', it plays a message that the relay keeps, even if this device did not hear it; \
+            it prints the time, the length and the talker.
             """)
 
     @OptionGroup var options: BusOptions
-    @Flag(help: "The last message of somebody else that the relay keeps.") var relay = false
+    @Flag(help: "Play the last message of somebody else that the relay keeps.") var relay = false
     @Argument(help: "The number of a message in 'pttctl history'.") var number: Int?
 
     func validate() throws {
         if let number, number < 1 { throw ValidationError("Give a number of 'pttctl history', from 1.") }
         if relay, let number {
             throw ValidationError(
-                "--relay plays the relay's last message, and \(number) names another: leave out one of them.")
+                "--relay plays the relay's last message, and \(number) names another; leave one of them out.")
         }
     }
 
@@ -46,7 +46,7 @@ struct Replay: AsyncParsableCommand {
         guard messages.indices.contains(number - 1) else {
             throw Failure(
                 messages.isEmpty
-                    ? "the relay keeps no message just now"
+                    ? "the relay keeps no message at the moment"
                     : "there is no message \(number); 'pttctl history' lists \(messages.count)")
         }
         return messages[number - 1]

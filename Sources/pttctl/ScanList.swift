@@ -1,4 +1,4 @@
-// The devices that a scan found: in which order they are shown, what is said of each, and what of it is news. Pure.
+// The devices that a scan found: their order, their description, and their changes. Pure.
 import PTTBus
 import Terminal
 
@@ -38,7 +38,7 @@ extension DiscoveredDevice {
             "is the accessory '\((accessory ?? "").plain(limit: 64))' already" + (title.isEmpty ? "" : " (\(title))")
         case .refused: "no talk button: \((refusal ?? "").plain(limit: 300))"
         case .recognised: title
-        case .named, .nameless: "no profile fits (yet)"
+        case .named, .nameless: "no profile matches (yet)"
         }
     }
 
@@ -78,7 +78,7 @@ struct ScanList {
         return device.differs(from: old) ? .changed : nil
     }
 
-    /// It is no longer known; what it was, or nil when it never was.
+    /// Removes a device that is no longer known. Returns it, or nil if it was never known.
     mutating func lost(_ address: String) -> DiscoveredDevice? { devices.removeValue(forKey: address) }
 
     /// By what an installer looks for, then by steps of strength, so that they do not dance, then by name and address.
@@ -100,7 +100,7 @@ struct ScanList {
             + "\(device.nameText.fitted(20))  \(device.address.plain(limit: 32).fitted(17))  \(device.verdict)"
     }
 
-    /// What a device takes on a terminal of so many columns: one line, and more where it needs them to say why it cannot be used.
+    /// The lines of a device on a terminal with `columns` columns: one line, or more to say why it cannot be used.
     static func lines(_ device: DiscoveredDevice, columns: Int) -> [String] {
         guard device.rank == .refused else { return [line(device)] }
         let indent = 52
@@ -124,15 +124,15 @@ struct ScanList {
             fitting += 1
         }
         var rest: [String] = []
-        if fitting < shown.count { rest.append("\(shown.count - fitting) more that do not fit here") }
-        if hidden > 0 { rest.append("\(hidden) without a name, which fit no profile (--all shows them)") }
+        if fitting < shown.count { rest.append("\(shown.count - fitting) more than the screen shows") }
+        if hidden > 0 { rest.append("\(hidden) without a name or a matching profile (--all shows them)") }
         if !rest.isEmpty { lines.append("and \(rest.joined(separator: ", "))") }
         return ["SIGNAL dBm  NAME                  ADDRESS            WHAT IT IS"] + lines + hints
     }
 
     /// A line of news for a pipe.
     static func line(_ news: News, _ device: DiscoveredDevice) -> String {
-        let strength = device.signalStrength.map { "\($0) dBm" } ?? "not in sight"
+        let strength = device.signalStrength.map { "\($0) dBm" } ?? "not in range"
         return
             "\(news.rawValue)\t\(device.address.plain(limit: 32))\t\(strength)\t\(device.nameText)\t\(device.verdict)"
     }

@@ -93,7 +93,7 @@ struct Status: AsyncParsableCommand {
 /// The shape of `pttctl status --json`.
 struct StatusDocument: Codable {
     var version: String
-    /// Who has the audio instead of push-to-talk; empty while nobody has.
+    /// What uses the audio instead of push-to-talk; empty if nothing does.
     var call: String
     /// Why the microphone, or the speaker, cannot be used; empty while it can.
     var microphoneProblem: String

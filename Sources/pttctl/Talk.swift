@@ -13,12 +13,12 @@ struct Talk: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Hold the space bar to talk.",
         discussion: """
-            Terminals with the kitty keyboard protocol tell when the key comes up; in others talking ends 0.2 s after the \
-            key's repeats stop, and a tap counts as 0.75 s. Closing the terminal ends the transmission.
+            Terminals with the kitty keyboard protocol report the release of the key. In others talking ends 0.2 s \
+            after the key's repeats stop, and a tap counts as 0.75 s. Closing the terminal ends the transmission.
             """)
 
     @OptionGroup var options: BusOptions
-    @Option(name: .customLong("for"), help: "Talk for so many seconds without a key, at most 3600, for scripts.")
+    @Option(name: .customLong("for"), help: "Talk for this many seconds without a key, at most 3600; for scripts.")
     var seconds: Double?
 
     func validate() throws {
@@ -103,7 +103,7 @@ struct Talk: AsyncParsableCommand {
             terminal = try RawTerminal()
         } catch {
             Console.complain(
-                "pttctl: standard input is no terminal, so no key can be held; use 'pttctl talk --for SECONDS'")
+                "pttctl: standard input is not a terminal, so no key can be held; use 'pttctl talk --for SECONDS'")
             throw ExitCode.failure
         }
         defer { terminal.restore() }
@@ -156,7 +156,7 @@ private struct TalkActivity: Sendable, Equatable {
         queuePosition = channel?.queuePosition ?? 0
     }
 
-    /// Says so; a press of which nothing is known yet says nothing.
+    /// Prints the state. It prints nothing for a press without a result.
     func tell() {
         if isTransmitting {
             Console.say("● talking\r")
@@ -170,13 +170,13 @@ extension DaemonClient {
     fileprivate var activity: TalkActivity { TalkActivity(snapshot) }
 }
 
-/// What `pttctl talk` waits for.
+/// The events that `pttctl talk` waits for.
 private enum News: Sendable {
     /// The user did something.
     case key(HeldKeyStateMachine.Output)
     /// The daemon answered a press: nil, or why not.
     case answered(String?)
-    /// The daemon tells what it does, or what it did has changed.
+    /// The daemon's activity has changed.
     case activity(TalkActivity)
     /// A transmission was refused or ended by something else than a release.
     case failed(String)

@@ -1,4 +1,4 @@
-// pttctl wait-quiet: waits for a moment at which nobody is cut off, for what restarts or stops pttd.
+// pttctl wait-quiet: waits until a restart of pttd would not cut anybody off.
 import ArgumentParser
 import PTTBus
 import Terminal
@@ -7,11 +7,11 @@ import Terminal
 struct WaitQuiet: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "wait-quiet",
-        abstract: "Wait until nobody talks and no button is held, for a script that restarts pttd.",
+        abstract: "Wait until nobody talks and no button is held; for scripts that restart pttd.",
         discussion: """
-            The exit status is 0 as soon as nobody is talking on the channel, no accessory is held and no press waits for the floor, \
-            also when pttd ends meanwhile; it is 1 when somebody still talks at the end of the time. Nothing is kept from beginning to \
-            talk afterwards. Packages wait so before an upgrade restarts pttd.
+            The exit status is 0 as soon as nobody is talking on the channel, no accessory is held and no press waits \
+            for the floor, or when pttd ends meanwhile. It is 1 when somebody still talks at the end of the time. It \
+            does not prevent talking afterwards. Packages use it before an upgrade restarts pttd.
             """)
 
     @OptionGroup var options: BusOptions

@@ -1,4 +1,4 @@
-// What org.pttd asks about accessories, done by the modules below; and what those report, sent on the bus.
+// Carries out the requests of org.pttd about accessories, and reports the modules' events on the bus.
 import Accessories
 import AccessorySetup
 import DaemonAPI
@@ -14,7 +14,7 @@ actor AccessoryAdministrator: AccessoryControls {
     private let api: DaemonAPI
     private let service: AccessoryService
     private let setup: AccessorySetup
-    /// Returns when the accessories have been told as they are now.
+    /// Returns when the current state of the accessories was published.
     private let publish: @Sendable () async -> Void
     /// Emergency controls that are active.
     private var emergencies: Set<AccessorySource> = []
@@ -47,7 +47,7 @@ actor AccessoryAdministrator: AccessoryControls {
         }
     }
 
-    /// What the service tells; give it all of it.
+    /// Handles every event of the accessory service.
     func happened(_ event: AccessoryEvent) {
         switch event {
         case .control(let source, let isDown, let time):
@@ -67,7 +67,7 @@ actor AccessoryAdministrator: AccessoryControls {
         setup.assumeIsolated { $0.happened(event) }
     }
 
-    /// What setting up tells; give it all of it.
+    /// Handles every event of the set-up.
     func happened(_ event: AccessorySetupEvent) {
         api.assumeIsolated { api in
             switch event {
@@ -125,7 +125,7 @@ actor AccessoryAdministrator: AccessoryControls {
         guard action == "default" || wanted != nil else {
             throw AccessoryError(
                 .invalid,
-                "'\(action)' is no action; it can be 'transmit', 'emergency', 'channel-up', 'channel-down', "
+                "'\(action)' is not an action; use 'transmit', 'emergency', 'channel-up', 'channel-down', "
                     + "'nearby-next', 'replay-last', 'none', "
                     + "'default', or 'command: PROGRAM ARGUMENTS'")
         }

@@ -1,8 +1,8 @@
-// Who has a call: the lists that services and inhibitor locks give, as holders that come and go. Pure.
+// Turns the lists of calls of services and inhibitor locks into holders that come and go. Pure.
 import Calls
 import PTTBus
 
-/// The calls of several sources, each of which tells its whole list at every change.
+/// The calls of several sources. Each source reports its complete list at every change.
 struct CallHolders {
     /// A holder that came, or is described differently; or one that is gone, without a description.
     struct Change: Equatable {

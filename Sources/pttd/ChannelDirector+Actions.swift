@@ -1,4 +1,4 @@
-// What controls of accessories do besides talking.
+// The actions of accessories' controls, other than talking.
 import Accessories
 import Bridge
 import ChannelService
@@ -19,7 +19,7 @@ extension ChannelStep {
 }
 
 extension ChannelDirector {
-    /// A control was pressed that does something else than talk. What cannot be done is told by a tone. On the loop.
+    /// Carries out a control's action other than talking. A tone reports a failure. Runs on the loop.
     func controlWants(_ action: ControlAction, _ source: AccessorySource) {
         switch action {
         case .channelUp: changeByPress(.up)
@@ -52,8 +52,8 @@ extension ChannelDirector {
     private func run(_ words: [String], _ source: AccessorySource) {
         guard let commands = dependencies?.commands else {
             let explanation =
-                "\(source) is to run a command, which only a user's own pttd does, on the session bus; bind it to something else"
-            logger.warning("no command is run", metadata: ["why": "\(explanation)"])
+                "\(source) is bound to a command, and only a user's own pttd, on the session bus, runs commands; bind it to another action"
+            logger.warning("command not run", metadata: ["why": "\(explanation)"])
             return refuse(PTChannelError(.deviceManagementRestriction, explanation: explanation))
         }
         let failure: CommandError? = commands.assumeIsolated { runner in
@@ -61,7 +61,7 @@ extension ChannelDirector {
             return nil
         }
         if let failure {
-            logger.warning("no command is run", metadata: ["source": "\(source)", "why": "\(failure)"])
+            logger.warning("command not run", metadata: ["source": "\(source)", "why": "\(failure)"])
             refuse(PTChannelError(.unknown, explanation: "\(failure)"))
         }
     }

@@ -1,4 +1,4 @@
-// What the channel service tells: to the program behind the channel, to the relay, and to whoever shows it.
+// Passes the channel service's events to the program behind the channel, to the relay, and to the user interface.
 import Bridge
 import ChannelService
 import DaemonAPI
@@ -78,7 +78,7 @@ extension ChannelDirector {
         for next in held { tell(next.callback, to: next.program, told: next.told) }
     }
 
-    /// What a program is told of its channel when it registers.
+    /// Sends a registering program the restoration callbacks of its channel.
     func tellRestoration(_ callbacks: [DelegateCallback], to program: BusProgram) {
         guard let first = callbacks.first else { return }
         restorations[program.busName] = .untold
@@ -163,7 +163,7 @@ extension ChannelDirector {
     func pushed(_ event: PushLinkEvent) {
         guard case .push(let incoming) = event else { return }
         guard let push = Push(incoming) else {
-            logger.warning("a push is dropped: its payload is not a JSON object")
+            logger.warning("push dropped: its payload is not a JSON object")
             return
         }
         channel.assumeIsolated { $0.push(.received(push)) }

@@ -1,4 +1,4 @@
-// What callers on the bus ask of the daemon.
+// Carries out the requests of callers on the bus.
 import Accessories
 import Bridge
 import Calls
@@ -23,7 +23,7 @@ extension ChannelDirector: DaemonControls {
         return await seat.bridge.release(.caller(caller))
     }
 
-    /// The accessories' controls, OR-ed by the module Accessories, begin or end. On the loop.
+    /// The first talk control of the accessories was pressed, or the last one was released. Runs on the loop.
     func accessoryWants(_ intent: AccessoryIntent) {
         guard let seat, intent.isEnd || areAccessoriesEnabled else {
             // Nothing to talk on: what is held is used up.
@@ -135,7 +135,7 @@ extension ChannelDirector: DaemonControls {
         await untilKept()
     }
 
-    /// A program's delegate is told of what was refused before the channel manager was asked.
+    /// Reports a request that was refused before the channel manager was asked to the program's delegate.
     private func fail(_ caller: BusCaller, _ callback: () -> DelegateCallback) {
         guard let application = caller.application else { return }
         tell(callback(), to: BusProgram(busName: application.busName, name: application.name))
@@ -201,7 +201,7 @@ extension ChannelDirector: DaemonControls {
         _ = try bridge(channel)
         guard machine.active?.owner != nil else {
             throw PTChannelError(
-                .unknown, explanation: "no program has joined this channel, so nobody would take the push")
+                .unknown, explanation: "no program has joined this channel, so no program would receive the push")
         }
         let checked: PushPayload
         do throws(PushPayload.Invalid) { checked = try PushPayload(validating: payload) } catch {

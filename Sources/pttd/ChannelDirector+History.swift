@@ -1,4 +1,4 @@
-// Messages that the relay keeps: the list of them, and one of them once more.
+// Messages that the relay keeps: listing and playing them.
 import Audio
 import ChannelService
 import DaemonAPI
@@ -51,7 +51,7 @@ extension ChannelDirector {
         guard let client = seat.client, !seat.isPushOnly else {
             throw PTChannelError(
                 .transmissionNotAllowed,
-                explanation: "the sound of this channel is a program's, and so are its messages")
+                explanation: "a program carries the sound of this channel; only that program has its messages")
         }
         let result: Result<Answer, KeptBurstError> = await withCheckedContinuation { continuation in
             client.assumeIsolated { client in question(client) { continuation.resume(returning: $0) } }
@@ -61,7 +61,7 @@ extension ChannelDirector {
 }
 
 extension PTChannelError {
-    /// What a relay's refusal means to who asked for a message.
+    /// The error that a relay's refusal means for the caller.
     init(_ error: KeptBurstError) {
         let code: Code =
             switch error {

@@ -1,4 +1,4 @@
-// Requests of one caller take effect in the order they came, though some of them wait for what the bus knows of it.
+// Keeps the requests of one caller in order, although some of them wait for information from the bus.
 import DaemonAPI
 import PushToTalkCore
 
@@ -16,7 +16,7 @@ extension ChannelDirector {
         let delegate = delegates[name]
         if let waiting = turns[name] {
             guard waiting.count < Self.waitingMax else {
-                throw PTChannelError(.unknown, explanation: "too many requests of this caller wait; try again")
+                throw PTChannelError(.unknown, explanation: "this caller has too many pending requests; try again")
             }
             await withCheckedContinuation { turns[name]?.append($0) }
         } else {
@@ -27,12 +27,12 @@ extension ChannelDirector {
         passTurn(of: name)
         guard asks, caller.application != nil else { return isForeground }
         guard let delegate, delegates[name] === delegate else {
-            throw PTChannelError(.unknown, explanation: "the program has unregistered or has left the bus")
+            throw PTChannelError(.unknown, explanation: "the program has unregistered or left the bus")
         }
         return isForeground
     }
 
-    /// The next request goes on after what this one does now.
+    /// Lets the caller's next request continue after the current one.
     private func passTurn(of name: String) {
         if turns[name]?.isEmpty == false { turns[name]?.removeFirst().resume() } else { turns[name] = nil }
     }

@@ -1,4 +1,4 @@
-// The director's values in the words of its neighbours: topics and pushes.
+// Converts the director's values for its neighbours: topics and pushes.
 import MonotonicTime
 import PushToTalkCore
 import RelayClient

@@ -1,4 +1,4 @@
-// Carries out what `ChannelDirectorStateMachine` says: channels, links, programs and the record of what to restore.
+// Carries out the actions of `ChannelDirectorStateMachine`: channels, links, programs and the restoration record.
 import Bridge
 import Calls
 import ChannelService
@@ -13,29 +13,30 @@ import Reactor
 import RelayClient
 import RelayProtocol
 
-/// The one active channel of the device, and the program behind it. It is what `org.pttd` asks, and lives on the daemon's loop.
+/// The active channel of the device, and the program behind it. It handles the requests of `org.pttd`, and runs on the
+/// daemon's loop.
 actor ChannelDirector {
-    /// What it needs of the rest of the daemon.
+    /// The services of the daemon that it uses.
     struct Dependencies: Sendable {
         /// A link to a relay that is not started.
         var makeLink: @Sendable (InvitationLink, RelayClientMode) -> RelayClient
-        /// The sound devices, as a program is told of them.
+        /// The sound devices, as reported to programs.
         var audio: AudioSessionDescription
         /// Has the bus start the program of this name.
         var startProgram: @Sendable (String) async throws(DBusError) -> Void
-        /// Shows on the bus what is so, and returns when that is done.
+        /// Publishes the current state on the bus, and returns when that is done.
         var publish: @Sendable () async -> Void
         /// Whether the program of this unique name is in the foreground.
         var isForeground: @Sendable (String) async -> Bool
-        /// Shows the user something that no state tells.
+        /// Shows the user an event that is not a state.
         var announce: @Sendable (String) -> Void
-        /// A control was pressed in vain, which a tone has told.
+        /// Reports a refused press, which a tone has already signalled.
         var refused: @Sendable (PTChannelError) -> Void
-        /// Runs the commands of controls; nil: this daemon is nobody's own, and runs none.
+        /// Runs the commands of controls; nil: this is not a user's own daemon, so it runs none.
         var commands: CommandRunner?
-        /// Joins the next channel nearby, or tells why none is joined.
+        /// Joins the next channel nearby, or reports why none is joined.
         var joinNextNearby: @Sendable (_ refused: @escaping @Sendable (PTChannelError) -> Void) -> Void
-        /// Told on the loop, in order, what those who show or press things have to know.
+        /// Handles events for the user interface and controls, on the loop, in order.
         var handler: @Sendable (BridgeEvent) -> Void
     }
 
@@ -141,7 +142,7 @@ actor ChannelDirector {
         programsToStart = []
     }
 
-    /// Ends what goes on. The channel is not left, but restored at the next start.
+    /// Ends the current activity. The channel is not left, and is restored at the next start.
     func stop() async {
         timer?.cancel()
         await channel.shutdown()
@@ -182,13 +183,13 @@ actor ChannelDirector {
         }
     }
 
-    /// Joins, and tells why it did not work.
+    /// Joins a channel. Returns the error if that fails.
     func join(_ join: ChannelJoin) -> PTChannelError? {
         openError = nil
         return step(.join(join)) ?? openError
     }
 
-    /// Changes to another configured channel, and tells why it did not work.
+    /// Changes to another configured channel. Returns the error if that fails.
     func change(_ step: ChannelStep) -> PTChannelError? {
         openError = nil
         return self.step(.change(step, isPress: false)) ?? openError
@@ -210,11 +211,11 @@ actor ChannelDirector {
             channel.assumeIsolated { $0.push(.programLeft) }
         case .choose(let uuid): keepChoice(uuid)
         case .announce(let position, let name):
-            logger.notice("the channel is changed", metadata: ["channel": "\(name)", "position": "\(position)"])
+            logger.notice("channel changed", metadata: ["channel": "\(name)", "position": "\(position)"])
             channel.assumeIsolated { $0.signal(.channel(position: position)) }
             dependencies?.announce("Channel \(position): \(name)")
         case .release(let busName): seat?.bridge.assumeIsolated { _ = $0.release(.program(busName)) }
-        case .restorationFailed(let why): logger.error("the channel of the last run is not restored: \(why)")
+        case .restorationFailed(let why): logger.error("the channel of the last run was not restored: \(why)")
         case .refuse: break
         }
     }
@@ -258,17 +259,17 @@ actor ChannelDirector {
         self.seat = nil
     }
 
-    /// The channel manager has left by itself, which was told from within its work.
+    /// The channel manager has left the channel on its own. The call comes during its work.
     func left(_ uuid: UUID) {
         guard !isClosing else { return }
         later { $0.step(.left(uuid)) }
     }
 
-    /// The channel's creator has deleted it, which the link tells from within its work.
+    /// The channel's creator has deleted it. The call comes during the link's work.
     func channelEnded(_ words: String) {
         guard let seat else { return }
         let name = channel.assumeIsolated { $0.snapshot.channel?.descriptor.name } ?? ""
-        logger.notice("the channel is over", metadata: ["channel": "\(name)", "why": "\(words)"])
+        logger.notice("channel ended", metadata: ["channel": "\(name)", "why": "\(words)"])
         dependencies?.announce("\(name): \(words)")
         later { [uuid = seat.uuid] in $0.step(.ended(uuid)) }
     }
@@ -281,13 +282,13 @@ actor ChannelDirector {
 
     func startProgram(_ name: String) {
         guard let dependencies else { return }
-        logger.info("the channel's program is started", metadata: ["program": "\(name)"])
+        logger.info("starting the channel's program", metadata: ["program": "\(name)"])
         Task {
             do throws(DBusError) {
                 try await dependencies.startProgram(name)
             } catch {
                 logger.warning(
-                    "the channel's program does not start", metadata: ["program": "\(name)", "why": "\(error)"])
+                    "the channel's program did not start", metadata: ["program": "\(name)", "why": "\(error)"])
                 await channel.push(.programNotStarted(reason: "\(error)"))
             }
         }
@@ -349,8 +350,8 @@ actor ChannelDirector {
         if let error {
             let what =
                 switch step {
-                case .save: "the channel will not be there after a restart"
-                case .remove: "a channel that was left may be there after a restart"
+                case .save: "the channel will not be restored after a restart"
+                case .remove: "a channel that was left may be joined again after a restart"
                 }
             // Once is enough to be told of a disk that goes on refusing.
             logger.log(level: hasDiskRefused ? .debug : .error, "\(what)", metadata: ["why": "\(error)"])

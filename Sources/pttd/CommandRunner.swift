@@ -1,4 +1,4 @@
-// Programs that controls of accessories run, in a user's own daemon.
+// Runs the programs that accessories' controls start, in a user's own daemon.
 import Accessories
 import Glibc
 import Logging
@@ -7,9 +7,9 @@ import Reactor
 
 /// Why a command was not run.
 enum CommandError: Error, Equatable, CustomStringConvertible {
-    /// The last one of the same control runs still.
+    /// The previous command of the same control is still running.
     case running(program: String)
-    /// Too many of all controls run.
+    /// Too many commands of all controls are running.
     case tooMany
     /// It could not be started (errno).
     case notStarted(program: String, code: Int32)
@@ -17,20 +17,23 @@ enum CommandError: Error, Equatable, CustomStringConvertible {
     /// What is wrong and what to do.
     var description: String {
         switch self {
-        case .running(let program): "\(program) of the last press runs still; wait for it, or have it end sooner"
-        case .tooMany: "\(CommandRunner.commandsMax) commands run already; wait for one of them"
+        case .running(let program):
+            "the command of the previous press, \(program), is still running; wait for it to end"
+        case .tooMany:
+            "\(CommandRunner.commandsMax) commands are running already, which is the limit; wait until one ends"
         case .notStarted(let program, ENOENT):
-            "\(program) is not there; give its full path, as pttd has a PATH of its own (\(CommandRunner.path))"
-        case .notStarted(let program, EACCES): "\(program) may not be run; is it executable (chmod +x)?"
-        case .notStarted(let program, let code): "\(program) does not start: \(String(cString: strerror(code)))"
+            "\(program) was not found; give its full path: pttd has its own PATH (\(CommandRunner.path))"
+        case .notStarted(let program, EACCES): "\(program) may not be executed; make it executable (chmod +x)"
+        case .notStarted(let program, let code): "\(program) did not start: \(String(cString: strerror(code)))"
         }
     }
 }
 
-/// Runs the commands that controls are bound to: without a shell, at most one at a time for each control, in an environment with what a
-/// program of the user's session needs and nothing of this daemon's, and with its output where this daemon's goes.
+/// Runs the commands that controls are bound to. A command runs without a shell, at most one at a time per control. Its
+/// environment has what a program of the user's session needs and nothing else of this daemon's. Its output goes where
+/// this daemon's goes.
 actor CommandRunner {
-    /// How long a command may run; then it is killed, with all that it has started.
+    /// How long a command may run. Then it is killed together with all its child processes.
     static let limit = Duration.seconds(30)
     /// Commands of all controls at the same time.
     static let commandsMax = 8
@@ -38,7 +41,7 @@ actor CommandRunner {
     private static let reapInterval = Duration.milliseconds(100)
     /// Where programs without a slash in their name are looked for.
     static let path = "/usr/local/bin:/usr/bin:/bin"
-    /// What a command finds in its environment, as far as this daemon has it, beside `PATH`, `PTTD_ACCESSORY` and `PTTD_CONTROL`.
+    /// Variables that a command inherits from this daemon, in addition to `PATH`, `PTTD_ACCESSORY` and `PTTD_CONTROL`.
     static let inherited = [
         "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ",
         "XDG_RUNTIME_DIR",
@@ -86,7 +89,7 @@ actor CommandRunner {
             reap(process)
             throw .notStarted(program: program, code: error.code)
         }
-        logger.info("command begins", metadata: ["source": "\(source)", "program": "\(program)", "pid": "\(process)"])
+        logger.info("command started", metadata: ["source": "\(source)", "program": "\(program)", "pid": "\(process)"])
     }
 
     /// Kills what runs; the daemon ends.
@@ -155,13 +158,13 @@ actor CommandRunner {
     private func tooLong(_ source: AccessorySource) {
         guard let entry = running[source] else { return }
         logger.warning(
-            "command is killed: it has run for \(limit); have it start what takes longer as a service (systemd-run --user)",
+            "command killed after \(limit); run longer work as a service (systemd-run --user)",
             metadata: ["source": "\(source)", "program": "\(entry.program)"])
         // `ended` follows.
         kill(-entry.process, SIGKILL)
     }
 
-    /// Takes the end of a killed process, now or a moment later: one that waits in the kernel for a disk dies when that answers.
+    /// Reaps a killed process, now or a moment later: one that waits in the kernel for a disk dies when the disk answers.
     private func reap(_ process: pid_t) {
         var status: Int32 = 0
         guard waitpid(process, &status, WNOHANG) == 0 else { return }

@@ -31,7 +31,8 @@ extension Configuration {
             .map(placeholder: .automatic) { text throws(SettingRefusal) in
                 guard let start = MicrophoneStart(rawValue: text) else {
                     throw SettingRefusal(
-                        "\"\(text)\" is no way to start", "write \"auto\", \"at-once\" or \"when-heard\"")
+                        "\"\(text)\" is not a way to start the microphone",
+                        "write \"auto\", \"at-once\" or \"when-heard\"")
                 }
                 return start
             }
@@ -49,7 +50,7 @@ extension Configuration {
                     let digits = number.last == " " ? number.dropLast() : number
                     guard let decibels = Int(digits), MicrophoneGain.decibels.contains(decibels) else {
                         throw SettingRefusal(
-                            "\"\(text)\" is no gain",
+                            "\"\(text)\" is not a gain",
                             "write \"auto\", \"off\", or decibels from -20 to 30 such as \"6 dB\"")
                     }
                     return .fixed(decibels: Float(decibels))

@@ -53,7 +53,7 @@ extension Configuration {
 
     private func check(_ channel: ConfiguredChannel, _ table: SettingsTable) {
         if let other = channels.first(where: { $0.link.channel == channel.link.channel }) {
-            table.problem("link", "leads to the same channel as that of \"\(other.name)\"", "remove one of the two")
+            table.problem("link", "leads to the same channel as the link of \"\(other.name)\"", "remove one of the two")
         } else if channels.contains(where: { $0.name == channel.name }) {
             table.problem(
                 nil, "is called \"\(channel.name)\" like another one", "add name = \"…\" to tell the two apart")

@@ -1,4 +1,4 @@
-// What `pttd --check` finds beyond mistakes in pttd.toml itself.
+// The checks of `pttd --check` beyond the syntax of pttd.toml.
 import Accessories
 import AccessorySetup
 import Audio
@@ -10,7 +10,7 @@ extension Configuration {
     func problems(stateDirectory: String) -> [String] {
         var problems = accessories.profileProblems.map { "\($0)" }
         if let directory = accessories.profilesDirectory, !Self.isDirectory(directory) {
-            problems.append("accessories.profiles: \(directory) is no directory; make it, or remove the key")
+            problems.append("accessories.profiles: \(directory) is not a directory; create it, or remove the key")
         }
         let kept = AccessoryStore(directory: stateDirectory, setsAside: false).restore(accessories)
         problems += kept.problems
@@ -19,14 +19,14 @@ extension Configuration {
             guard let address = accessory.address else { continue }
             if let owner = owners.updateValue(accessory.id.text, forKey: address) {
                 problems.append(
-                    "accessories \"\(owner)\" and \"\(accessory.id.text)\" have the same address \(address), and the device is "
-                        + "one of them only; remove the other one")
+                    "accessories \"\(owner)\" and \"\(accessory.id.text)\" have the same address \(address), but a device is "
+                        + "one accessory only; remove one of the two")
             }
         }
         return problems
     }
 
-    /// What is wrong with the microphone and the speaker, as far as opening them tells; each with its setting.
+    /// The problems of the microphone and the speaker, as far as opening them shows, each with its setting.
     func deviceProblems() -> [String] {
         var problems: [String] = []
         if let problem = microphone.problem(asA: .microphone) { problems.append("audio.microphone: \(problem)") }

@@ -45,7 +45,7 @@ extension Configuration {
             guard !text.isEmpty, text != ".", text != "..", !text.contains(where: { $0 == "/" || $0.isWhitespace })
             else {
                 throw SettingRefusal(
-                    "\"\(text)\" is no name of a network interface",
+                    "\"\(text)\" is not the name of a network interface",
                     "write one as \"ip link\" shows it, as in \"pttd-pan\"")
             }
             return text
@@ -58,7 +58,7 @@ extension Configuration {
             if let address = BluetoothAddress(text) { return address.description }
             guard text.hasPrefix("hci"), UInt16(text.dropFirst(3)) != nil else {
                 throw SettingRefusal(
-                    "\"\(text)\" is no Bluetooth adapter",
+                    "\"\(text)\" is not a Bluetooth adapter",
                     "write its name as in \"hci0\", or its address as \"bluetoothctl list\" shows it")
             }
             return text

@@ -1,4 +1,4 @@
-// The table `[recordings]` of pttd.toml, and how speech gets to the recorder.
+// The table `[recordings]` of pttd.toml, and the connection from speech to the recorder.
 import Audio
 import ChannelService
 import Glibc
@@ -40,7 +40,8 @@ extension Configuration {
             guard !parts.isEmpty, !parts.contains(where: { $0 == ".." || $0 == "." || $0 == "~" }), !text.contains("\0")
             else {
                 throw SettingRefusal(
-                    "\"\(text)\" is no folder", "write a path such as \"/srv/talk\", or a name in the state directory")
+                    "\"\(text)\" is not a folder",
+                    "write a path such as \"/srv/talk\", or a name in the state directory")
             }
             return text
         }

@@ -1,4 +1,4 @@
-// pttd.toml: what it can say, and what holds when it says nothing.
+// pttd.toml: its settings and their defaults.
 import Accessories
 import Audio
 import Bridge
@@ -140,7 +140,7 @@ extension Configuration {
             let name = text.hasSuffix("*") ? text.dropLast() : text[...]
             guard name.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "*") }) else {
                 throw SettingRefusal(
-                    "\"\(text)\" is no name of programs",
+                    "\"\(text)\" is not the name of a program",
                     "write a bus name such as \"com.example.Talk\", or the beginning of some, as in \"com.example.*\"")
             }
             return text
@@ -151,7 +151,7 @@ extension Configuration {
         SettingType<String>.string(lengthMax: 16).map(placeholder: nil) { text throws(SettingRefusal) in
             guard let hours = JoinPolicy.Hours(text) else {
                 throw SettingRefusal(
-                    "\"\(text)\" are no hours",
+                    "\"\(text)\" is not a range of hours",
                     "write the first minute and the one after the last, as in \"08:00-18:00\"")
             }
             return hours

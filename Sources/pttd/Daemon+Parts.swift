@@ -182,31 +182,34 @@ extension Daemon {
             do {
                 try await systemBus.connect(retrying: true)
             } catch {
-                logger.warning("no Bluetooth yet: BlueZ's bus is tried again and again", metadata: ["why": "\(error)"])
+                logger.warning(
+                    "no Bluetooth yet: BlueZ's bus cannot be reached; retrying", metadata: ["why": "\(error)"])
             }
-            await attempt("no Bluetooth: the bus does not tell of BlueZ", logger) { try await accessories.start() }
+            await attempt("no Bluetooth: the bus does not report what BlueZ does", logger) {
+                try await accessories.start()
+            }
             await nearby.start(nearbyNetwork, nearbyBluetooth)
-            await attempt("telephone calls are not noticed", logger) { try await calls.start() }
-            await attempt("programs count as being in the foreground", logger) {
+            await attempt("phone calls are not detected", logger) { try await calls.start() }
+            await attempt("every program counts as in the foreground", logger) {
                 try await foreground.start()
             }
-            await attempt("the machine's sleep is not noticed", logger) {
+            await attempt("the machine's sleep is not detected", logger) {
                 try await SleepMonitor.follow(systemBus) { sleeps($0) }
             }
             // Last: a service that does not answer must not keep the button waiting.
             await realTime.ask()
         }
 
-        /// What it means that org.pttd is not served, and what to do.
+        /// The consequence of not serving org.pttd, and what to do.
         static func advice(_ error: DBusError) -> String {
             switch error {
             case .nameTaken:
                 "another pttd serves org.pttd on this bus: pttctl and programs reach that one, and both answer the same buttons; "
                     + "stop one of them, or give this one another bus with 'bus' in [daemon]"
             case .remote(let name, _) where name.hasSuffix(".AccessDenied"):
-                "the bus does not let this user serve org.pttd, so pttctl and programs do not reach pttd; run it as the user "
+                "the bus does not let this user serve org.pttd, so pttctl and programs cannot reach pttd; run it as the user "
                     + "pttd or root, with org.pttd.conf in /usr/share/dbus-1/system.d, or on a user's session bus"
-            default: "pttctl and programs do not reach pttd until the bus is there; it is tried again and again"
+            default: "pttctl and programs cannot reach pttd until the bus is reachable; retrying"
             }
         }
 
@@ -227,7 +230,7 @@ extension Daemon {
             await api.stop()
         }
 
-        /// Keeps what is said on the channel as files, if it is to be kept.
+        /// Records the speech of the channel as files, if that is configured.
         private static func recorder(
             _ configuration: Configuration, state: String, of channel: ChannelService
         ) async throws -> Recorder? {

@@ -45,12 +45,13 @@ actor Daemon {
     private var isEnding = false
     private nonisolated let outcome = Mutex<Result<Void, any Error>?>(nil)
 
-    /// A daemon that has its key, its state directory and its thread, and nothing else yet.
+    /// A daemon with its key, its state directory and its thread, before anything else is set up.
     ///
-    /// A key that is damaged is set aside and made anew: a device in the field that talks after it was invited once more, or by its
-    /// link that is still good, is better than one that does not start.
+    /// A damaged key is set aside and replaced by a new one: a device in the field that can talk again after a new
+    /// invitation, or with its link if that is still valid, is better than one that does not start.
     ///
-    /// - Throws: `FileError` with the cause `.inUse` while another process has the state directory; `FileError`, `IdentityError`.
+    /// - Throws: `FileError` with the cause `.inUse` while another process has the state directory; `FileError`,
+    ///   `IdentityError`.
     init(_ configuration: Configuration, state: String?, logger: Logger) throws {
         self.configuration = configuration
         self.logger = logger
@@ -63,7 +64,7 @@ actor Daemon {
         for notice in notices {
             if case .replaced = notice {
                 logger.warning(
-                    "\(notice); relays take this device for a new one: where its link is used up or withdrawn, it needs another"
+                    "\(notice); relays treat this device as a new one; if its link is used up or withdrawn, it needs a new link"
                 )
             } else {
                 logger.notice("\(notice)")
@@ -146,7 +147,7 @@ actor Daemon {
         loop.schedule(after: ProgramMemory.startsWithin) { ProgramMemory.giveBackCode() }
 
         await untilAskedToEnd()
-        logger.notice("pttd ends")
+        logger.notice("pttd stops")
         await parts.stop()
         await relay?.server.stop()
         if await !disk.drained(within: Self.diskLimit, countedBy: loop) {
@@ -178,7 +179,7 @@ actor Daemon {
     /// The relay of a machine that was not invited anywhere: on loopback, with one channel.
     private func embeddedRelay() async throws -> (server: RelayServer, invitation: InvitationLink)? {
         guard configuration.link == nil else { return nil }
-        logger.notice("no channel is configured: a relay of this daemon's own serves channel 'Local' on loopback")
+        logger.notice("no channel is configured; pttd runs its own relay with the channel 'Local' on loopback")
         let local = RelayChannelConfiguration.local(of: identity)
         let server = try RelayServer(
             configuration: RelayServerConfiguration(

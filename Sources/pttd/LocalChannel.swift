@@ -1,4 +1,4 @@
-// The channel of the daemon's own relay: the same after each start, so that it can be restored.
+// The channel of the daemon's own relay. It is the same after each start, so that it can be restored.
 import Cryptography
 import FoundationEssentials
 import RelayProtocol

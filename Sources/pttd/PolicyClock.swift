@@ -1,4 +1,4 @@
-// The wall clock, for the hours of `[policy]`: looked at when they may begin or end, and at no other time without hours.
+// The wall clock for the hours of `[policy]`. It is read when they may begin or end, and never without hours.
 import Bridge
 import Glibc
 import MonotonicTime

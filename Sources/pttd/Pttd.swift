@@ -22,19 +22,20 @@ struct Pttd: ParsableCommand {
     @Option(help: ArgumentHelp("The configuration file.", valueName: "file"))
     var config: String?
 
-    @Option(help: ArgumentHelp("Where this machine's key is kept, and the channel to restore.", valueName: "directory"))
+    @Option(
+        help: ArgumentHelp("The directory for this machine's key and the channel to restore.", valueName: "directory"))
     var state: String?
 
-    @Option(help: "How much to log.")
+    @Option(help: "The lowest level to log.")
     var logLevel: Logger.Level = .info
 
     @Flag(
         help:
-            "Read the configuration and the accessories that were added, look for microphone and speaker, say what is wrong, and end."
+            "Check the configuration, the added accessories, the microphone and the speaker; report problems, and exit."
     )
     var check = false
 
-    @Flag(help: "Only read the configuration, say what is wrong with it, and end.")
+    @Flag(help: "Check the configuration only; report problems, and exit.")
     var checkConfiguration = false
 
     func run() throws {
@@ -52,7 +53,7 @@ struct Pttd: ParsableCommand {
             for problem in problems { Console.complain(problem) }
             // Running, the daemon leaves such things out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }
-            print(path.map { "\($0) is fine" } ?? "no configuration file; the defaults are used")
+            print(path.map { "\($0) is valid" } ?? "no configuration file; the defaults are used")
             return
         }
         logger.notice(

@@ -1,4 +1,4 @@
-// Real-time priority for the threads of sound, and their memory kept resident, as far as this machine permits.
+// Real-time priority for the audio threads, and memory locked in RAM, as far as this machine permits.
 import Audio
 import DBus
 import Logging
@@ -13,7 +13,8 @@ extension Daemon {
         let refusal = LockedMemory.lockAll()
         logger.debug(
             refusal == 0
-                ? "memory is kept resident" : "only buffers of sound are kept resident (LimitMEMLOCK=infinity for all)",
+                ? "memory is locked in RAM"
+                : "only audio buffers are locked in RAM; LimitMEMLOCK=infinity locks all memory",
             metadata: refusal == 0 ? [:] : ["errno": "\(refusal)"])
         return requests
     }

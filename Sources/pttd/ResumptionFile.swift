@@ -16,20 +16,23 @@ struct ResumptionFile: Sendable {
         var bytes = read() ?? []
         if !ResumptionMemory.isIntact(bytes) {
             logger.warning(
-                "damaged, and not used: the next connection to each relay takes longer", metadata: ["file": "\(path)"])
+                "the resumption file is damaged and ignored; the next connection to each relay takes longer",
+                metadata: ["file": "\(path)"])
             bytes = []
         }
         let writer = LatestValueWriter<[UInt8]>(on: disk) { [path, logger] bytes in
             do {
                 try AtomicFile.write(bytes, to: path, isSecret: true, waits: false)
             } catch {
-                logger.warning("what shortens the next connection is not kept", metadata: ["why": "\(error)"])
+                logger.warning(
+                    "the resumption file cannot be written; the next connection to each relay takes longer",
+                    metadata: ["why": "\(error)"])
             }
         }
         return ResumptionMemory(restoring: bytes) { writer.put($0) }
     }
 
-    /// Nil when there is no file that can be read.
+    /// The file's bytes; nil when there is no readable file.
     private func read() -> [UInt8]? {
         do throws(FileError) {
             return try RegularFile.readIfPresent(
@@ -38,7 +41,7 @@ struct ResumptionFile: Sendable {
             // What is no file would be in the way of what is kept from now on.
             let aside = error.isDamage ? try? AtomicFile.setAside(path) : nil
             logger.warning(
-                "not read: the next connection to each relay takes longer",
+                "the resumption file cannot be read; the next connection to each relay takes longer",
                 metadata: ["why": "\(error)", "set-aside": "\(aside ?? "no")"])
             return nil
         }

@@ -1,11 +1,12 @@
-// How pttd ends when it cannot run: for good where a person has to mend something, after a pause where it may work later.
+// The exit status when pttd cannot run: permanent where a person has to repair something, after a pause where a retry
+// may help.
 import ArgumentParser
 import Cryptography
 import Files
 import Glibc
 import Settings
 
-/// Why a start failed, to whoever supervises the program.
+/// The reason of a failed start, for the supervisor of the program.
 enum StartFailure {
     /// EX_CONFIG (sysexits.h): systemd does not start it again.
     static let mistake = ExitCode(78)

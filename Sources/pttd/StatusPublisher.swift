@@ -132,7 +132,7 @@ actor StatusPublisher {
         showRefusal()
     }
 
-    /// Something happened that no property tells.
+    /// Announces an event that no property shows.
     func announce(_ text: String) { desktop?.assumeIsolated { $0.announce(text) } }
 
     /// An emergency control was held for as long as its guard asks.
@@ -160,7 +160,7 @@ actor StatusPublisher {
     /// For a moment.
     private func showRefusal() { accessories?.assumeIsolated { $0.setFeedback(.refused) } }
 
-    /// Returns when what is so now has been told.
+    /// Returns when the current state was published.
     func published() async {
         changed()
         await withCheckedContinuation { waiting.append($0) }

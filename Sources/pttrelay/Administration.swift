@@ -1,4 +1,4 @@
-// How the commands about members reach the records: through the relay that runs, or by themselves when none does.
+// How the commands about members reach the records: through the running relay, or directly if none runs.
 import ArgumentParser
 import Files
 import Logging
@@ -9,7 +9,7 @@ import Settings
 import Terminal
 
 extension RelayOptions {
-    /// Does what `requests` ask one after another; errors are told on standard error and end the program.
+    /// Runs the requests one after another. An error is printed on standard error and ends the program.
     func administer(_ body: @escaping @Sendable (Administration) async throws -> Void) throws {
         do {
             let settings = try settings()
@@ -58,8 +58,8 @@ struct Administration {
             guard case .inUse = error.cause else { throw error }
             throw RelayStateError(
                 description:
-                    "the relay in \(directory) runs, but takes no commands; it is starting, or another command has "
-                    + "its records: try again")
+                    "the relay in \(directory) is running, but accepts no commands: it is starting, or another command uses "
+                    + "its records; try again")
         }
         return await (try Registrar(state: state, host: host, logger: logger)).answer(request)
     }

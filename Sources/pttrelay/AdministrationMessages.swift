@@ -1,4 +1,4 @@
-// What the commands ask of a relay, and what it answers: JSON over a socket in its state directory.
+// The requests of the commands to a relay, and its answers: JSON over a socket in its state directory.
 import RelayProtocol
 
 /// A command of the operator.
@@ -17,7 +17,7 @@ enum AdministrationRequest: Codable, Equatable {
     case revokeInvited(channel: String, invitation: Int64)
     case readmit(channel: String, member: String, priority: UInt8?, isListenOnly: Bool?)
 
-    /// Where the media key of an end-to-end channel comes from, which the relay is not told.
+    /// The origin of the media key of an end-to-end channel. The relay does not get the key.
     enum MediaKeyOrigin: Codable, Equatable {
         /// The channel's first invitation.
         case first

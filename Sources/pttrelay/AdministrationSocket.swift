@@ -1,4 +1,4 @@
-// The Unix socket in a relay's state directory: who listens there, and who asks.
+// The Unix socket in a relay's state directory: server and client.
 import FoundationEssentials
 import Glibc
 import Logging
@@ -109,7 +109,7 @@ final class AdministrationServer: @unchecked Sendable {
         _ = fcntl(peer, F_SETFD, FD_CLOEXEC)
         _ = fcntl(peer, F_SETFL, O_NONBLOCK)
         guard isTrusted(peer), conversations.count < AdministrationLimits.connections else {
-            logger.warning("a command is refused: it is another user's, or too many come at once")
+            logger.warning("command refused: it came from another user, or too many came at once")
             close(peer)
             return
         }
@@ -167,7 +167,8 @@ final class AdministrationServer: @unchecked Sendable {
         Task { [registrar, weak self] in
             let response =
                 if let request { await registrar.answer(request) } else {
-                    AdministrationResponse.failed("the relay does not know this command; is it of another version?")
+                    AdministrationResponse.failed(
+                        "the relay does not know this command; it runs another version: restart it with this one")
                 }
             registrar.loop.execute { [weak self] in self?.answer(number, response) }
         }
@@ -218,7 +219,8 @@ enum AdministrationClient {
         guard try withSocketAddress(directory, { connect(descriptor, $0, $1) == 0 }) else {
             if errno == EACCES || errno == EPERM {
                 throw RelayStateError(
-                    description: "the relay in \(directory) takes commands of its own user and of root; use sudo")
+                    description:
+                        "the relay in \(directory) accepts commands only from its own user and from root; use sudo")
             }
             return nil
         }

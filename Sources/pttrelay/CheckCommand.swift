@@ -1,4 +1,4 @@
-// pttrelay check: what a configuration says, and what is wrong with it, without a relay.
+// pttrelay check: shows what a configuration means and reports its problems, without a relay.
 import ArgumentParser
 import Cryptography
 import Logging
@@ -11,10 +11,10 @@ import Terminal
 /// Checks the configuration.
 struct CheckCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Check the configuration, and say what it comes to.",
+        commandName: "check", abstract: "Check the configuration, and show what it means.",
         discussion: """
-            Tells every mistake with its place, and ends with 78 then; a relay that runs is not touched. 'systemctl reload pttrelay' takes \
-            a changed configuration over.
+            It reports every problem with its position, and then exits with status 78. A running relay is not \
+            affected. 'systemctl reload pttrelay' applies a changed configuration.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -24,7 +24,7 @@ struct CheckCommand: ParsableCommand {
             let settings = try relay.settings()
             let path = relay.config ?? RelaySettings.defaultPath()
             try Self.checkPushes(settings)
-            Console.say(path.map { "\($0) is in order" } ?? "there is no configuration; this is what holds without one")
+            Console.say(path.map { "\($0) is valid" } ?? "there is no configuration file; these are the defaults")
             for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
         } catch {
             Console.complain("pttrelay: \(error)")
@@ -46,15 +46,15 @@ struct CheckCommand: ParsableCommand {
     }
 
     private static func threads(_ settings: RelaySettings) -> String {
-        let workers = settings.workers == 1 ? "works on one thread" : "works on \(settings.workers) threads"
+        let workers = settings.workers == 1 ? "runs one worker thread" : "runs \(settings.workers) worker threads"
         switch settings.helpers {
         case 0: return workers
-        case 1: return workers + ", and sends to hundreds with one more"
-        default: return workers + ", and sends to hundreds with \(settings.helpers) more"
+        case 1: return workers + ", and one helper thread for channels with hundreds of listeners"
+        default: return workers + ", and \(settings.helpers) helper threads for channels with hundreds of listeners"
         }
     }
 
-    /// What the configuration comes to, a line each; warnings begin with "warning".
+    /// The effects of the configuration, one per line. Warnings begin with "warning".
     static func summary(_ settings: RelaySettings, state: String) -> [String] {
         let listen = settings.listen ?? .standard
         var lines = [
@@ -64,7 +64,8 @@ struct CheckCommand: ParsableCommand {
         ]
         if let successor = settings.ending.successor {
             lines.append(
-                "sends its members to \(successor) when it ends: a relay with the same state has to be there then")
+                "sends its members to \(successor) when it stops: a relay with the same state must be running there by then"
+            )
         }
         for name in settings.channels {
             lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
@@ -73,7 +74,7 @@ struct CheckCommand: ParsableCommand {
         if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
         if let push = settings.push {
             lines.append(
-                "takes pushes on TCP \(push.listen.text), of \(push.clients.count == 1 ? "1 certificate" : "\(push.clients.count) certificates")"
+                "accepts pushes on TCP \(push.listen.text), from \(push.clients.count == 1 ? "1 certificate" : "\(push.clients.count) certificates")"
             )
             if push.clients.isEmpty { lines.append("warning: nobody may push: [push] has no client") }
         }
@@ -81,8 +82,8 @@ struct CheckCommand: ParsableCommand {
             lines.append("serves the operator's page on TCP \(address.text)")
             if !address.isLoopback {
                 lines.append(
-                    "warning: the operator's page has no TLS, and \(address.text) is not for this machine only: "
-                        + "who is in between reads its token")
+                    "warning: the operator's page has no TLS, and \(address.text) can be reached from other machines: "
+                        + "anyone on the path can read the token")
             }
         }
         return lines
@@ -91,10 +92,10 @@ struct CheckCommand: ParsableCommand {
     private static func floor(_ rules: FloorRules) -> String {
         let talkers =
             switch rules.mode {
-            case .halfDuplex: "one talks at a time"
+            case .halfDuplex: "one member talks at a time"
             case .fullDuplex: "up to \(FloorRules.fullDuplexTalkers) talk at once"
             case .cutIn: "whoever presses last talks"
-            case .listenOnly: "one at a time of those who were invited with a priority talks"
+            case .listenOnly: "one of the members invited with a priority talks at a time"
             }
         var words = ["\(rules.mode.rawValue): \(talkers)"]
         if rules.mode == .cutIn {

@@ -1,4 +1,4 @@
-// What pttrelay.toml says about a channel's floor, and about what is kept of its bursts.
+// The settings of pttrelay.toml for a channel's floor and its kept bursts.
 import RelayProtocol
 import RelayServer
 import Settings
@@ -49,7 +49,7 @@ enum FloorSettings {
                         "\"\(durationText(time))\" is too \(time < mediaTimeRange.lowerBound ? "short" : "long")",
                         """
                         write a time from "\(durationText(mediaTimeRange.lowerBound))", since a burst survives a gap of 2s in the \
-                        network, to "\(durationText(mediaTimeRange.upperBound))", since listeners take a burst for over after 6s
+                        network, to "\(durationText(mediaTimeRange.upperBound))", since listeners end a burst after 6s without media
                         """)
                 }
                 return time

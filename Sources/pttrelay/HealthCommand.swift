@@ -1,14 +1,14 @@
-// pttrelay health: whether the relay takes members, for who watches over it: a container's health check, say.
+// pttrelay health: whether the relay accepts members, for a supervisor such as a container's health check.
 import ArgumentParser
 import Terminal
 
 /// Asks the relay that runs.
 struct HealthCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "health", abstract: "Say whether members can join; it fails when they cannot.",
+        commandName: "health", abstract: "Check whether members can join; fail if they cannot.",
         discussion: """
-            Asks the relay that runs through its state directory, so that nothing has to listen for it. It fails when none runs, when it \
-            is going down, and when it does not answer within ten seconds.
+            It asks the running relay through its state directory, so no port is needed. It fails when no relay runs, \
+            when the relay is draining, and when it does not answer within ten seconds.
             """)
 
     @OptionGroup var relay: RelayOptions

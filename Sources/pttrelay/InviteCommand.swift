@@ -1,4 +1,4 @@
-// pttrelay invite: lets somebody into a channel.
+// pttrelay invite: prints an invitation to a channel.
 import ArgumentParser
 import Cryptography
 import Glibc
@@ -12,12 +12,14 @@ struct InviteCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "invite", abstract: "Print an invitation to a channel: a link and, in a terminal, its QR code.",
         discussion: """
-            Without options it is the channel's standing invitation, for any number of devices, until it is withdrawn. With --expires, \
-            --uses, --priority, --listen-only or --new a new invitation is made. Whoever has a link may enrol with it: treat it like \
-            a password. A device that has enrolled is known by its key, and needs no link any more.
+            Without options it prints the channel's standing invitation, for any number of devices, until it is \
+            withdrawn. With --expires, --uses, --priority, --listen-only or --new it makes a new invitation. Anyone \
+            who has a link may enrol with it: treat it like a password. A device that has enrolled is known by its \
+            key, and no longer needs the link.
 
-            With --end-to-end the channel's media key is in the link, behind #, and the relay never has it; a channel of that \
-            name is made if there is none. Keep such a link: later ones are made from it, with --like.
+            With --end-to-end the channel's media key is in the link, behind #, and the relay never has it; the \
+            channel is created if there is none of that name. Keep such a link: later links are made from it, with \
+            --like.
             """)
 
     @Argument(help: "The channel's name.")
@@ -32,7 +34,7 @@ struct InviteCommand: ParsableCommand {
         help: ArgumentHelp("For how long devices can enrol, as in 30min, 24h or 7d.", valueName: "time"),
         transform: { text in
             guard let seconds = lifetime(text) else {
-                throw ValidationError("'\(text)' is no time from 1min to 3650d; write one such as 30min, 24h or 7d")
+                throw ValidationError("'\(text)' is not a time from 1min to 3650d; write one such as 30min, 24h or 7d")
             }
             return seconds
         })
@@ -41,25 +43,27 @@ struct InviteCommand: ParsableCommand {
     @Option(help: ArgumentHelp("How many devices can enrol.", valueName: "number"))
     var uses: Int?
 
-    @Option(help: ArgumentHelp("How high its members' requests to talk may reach, from 0 to 254.", valueName: "number"))
+    @Option(
+        help: ArgumentHelp("The highest priority of its members' requests to talk, from 0 to 254.", valueName: "number")
+    )
     var priority: UInt8 = 0
 
-    @Flag(help: "Its members hear, but do not talk.")
+    @Flag(help: "Its members may listen, but not talk.")
     var listenOnly = false
 
-    @Flag(help: "Make a new invitation, which can be withdrawn by itself, also without other options.")
+    @Flag(help: "Make a new invitation that can be withdrawn separately, even without other options.")
     var new = false
 
-    @Flag(help: "The media key is the members' own: it is in the link, and not known to the relay.")
+    @Flag(help: "Encrypt end to end: the media key is in the link, and the relay does not know it.")
     var endToEnd = false
 
     @Option(
         help: ArgumentHelp(
-            "An earlier link of the end-to-end channel, whose key the new one is to have; '-' reads it from standard input.",
+            "An earlier link of the end-to-end channel, whose key the new link gets; '-' reads it from standard input.",
             valueName: "link"))
     var like: String?
 
-    @Flag(help: "Give the end-to-end channel another key: whoever is to hear it from then on needs a new link.")
+    @Flag(help: "Give the end-to-end channel a new key: from then on every listener needs a new link.")
     var newKey = false
 
     @Flag(help: "List the channel's invitations, the latest first.")
@@ -110,7 +114,7 @@ struct InviteCommand: ParsableCommand {
 }
 
 extension InviteCommand {
-    /// The link whose media key the new one is to have. The relay is told which channel and which relay it is for, and nothing else of it.
+    /// The link whose media key the new link gets. Only its channel and its relay are sent to the relay.
     private func earlierLink() throws -> InvitationLink? {
         guard let like else { return nil }
         let link = try InvitationLink(like == "-" ? readLine() ?? "" : like)
@@ -123,7 +127,7 @@ extension InviteCommand {
 
     private func newMediaKey() -> MediaKey? {
         Console.complain(
-            "This link has the channel's media key, which is kept nowhere else: keep it, and make further links from it with --like."
+            "This link holds the channel's only copy of the media key: keep it, and make further links from it with --like."
         )
         return MediaKey(
             epoch: InvitationLink.mediaKeyEpoch, baseKey: SecureRandom.bytes(MediaKey.byteCountDefault))

@@ -1,4 +1,4 @@
-// pttrelay members, revoke, readmit and channels: who is on the relay, and who is no more.
+// pttrelay members, revoke, readmit and channels: lists, removes and readmits members.
 import ArgumentParser
 import RelayProtocol
 import RelayServer
@@ -9,13 +9,13 @@ struct MembersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "members", abstract: "List the members of a channel.",
         discussion: """
-            A member is a device that has enrolled with an invitation. 'on' is one that is connected now, and NAME NOW is what it calls \
-            itself then, if that is another name than it enrolled by.
+            A member is a device that has enrolled with an invitation. 'on' marks members that are connected now. NAME \
+            NOW is the name that a member uses now, if it differs from the one it enrolled by.
             """)
 
     @Argument(help: "The channel's name.") var channel: String
     @OptionGroup var relay: RelayOptions
-    @Flag(help: "Those who were removed, too.") var all = false
+    @Flag(help: "Also list removed members.") var all = false
 
     func run() throws {
         try relay.administer { administration in
@@ -46,10 +46,10 @@ struct RevokeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "revoke", abstract: "Remove a member from a channel, or withdraw an invitation.",
         discussion: """
-            The member's connection ends at once, the relay renews the channel's media key, and the device is not let in any more, \
-            whatever link it shows. The invitation that it came by is withdrawn, so that the same link does not let another device of \
-            the same person in; who enrolled with it before stays. --keep-invitation leaves it open. --invitation withdraws an \
-            invitation, and removes those who came by it with --delete-members only.
+            The member's connection ends at once, the relay renews the channel's media key, and the device is not \
+            admitted again with any link. Its invitation is withdrawn, so that the same link does not admit another \
+            device of the same person; other members who enrolled with it stay. --keep-invitation leaves it open. \
+            --invitation withdraws an invitation, and removes its members only with --delete-members.
             """)
 
     @Argument(help: "The channel's name.") var channel: String
@@ -82,7 +82,7 @@ struct RevokeCommand: ParsableCommand {
             }
             if let invitation {
                 _ = try await administration.ask(.withdraw(channel: channel, invitation: invitation))
-                return Console.say("invitation \(invitation) is withdrawn; who enrolled with it stays")
+                return Console.say("invitation \(invitation) is withdrawn; members who enrolled with it stay")
             }
             let request = AdministrationRequest.revoke(
                 channel: channel, member: member ?? "", keepsInvitation: keepInvitation)
@@ -94,11 +94,11 @@ struct RevokeCommand: ParsableCommand {
     static func sentences(
         _ member: AdministrationResponse.MemberLine, _ removal: AdministrationResponse.Removal, channel: String
     ) -> [String] {
-        var sentences = ["\(member.fullName) (\(member.id)) is out" + (removal.wasRevoked ? " already" : "")]
+        var sentences = ["\(member.fullName) (\(member.id)) is removed" + (removal.wasRevoked ? " already" : "")]
         if removal.hasNewStandingInvitation {
             sentences.append(newStanding(channel))
         } else if removal.hasWithdrawnInvitation {
-            sentences.append("invitation \(member.invitation) is withdrawn; who enrolled with it before stays")
+            sentences.append("invitation \(member.invitation) is withdrawn; other members who enrolled with it stay")
         }
         return sentences + (removal.isEndToEnd ? [newKey(channel, whoHasIt: "\(member.name) has it")] : [])
     }
@@ -107,23 +107,23 @@ struct RevokeCommand: ParsableCommand {
         _ invitation: Int64, _ count: Int, _ removal: AdministrationResponse.Removal, channel: String
     ) -> [String] {
         let members =
-            count == 0 ? "nobody was a member by it" : count == 1 ? "its member is out" : "its \(count) members are out"
+            count == 0 ? "it had no members" : count == 1 ? "its member is removed" : "its \(count) members are removed"
         let isNew = removal.hasWithdrawnInvitation
         var sentences = ["invitation \(invitation) is withdrawn\(isNew ? "" : " already"), and \(members)"]
         if removal.hasNewStandingInvitation { sentences.append(newStanding(channel)) }
-        if removal.isEndToEnd, count > 0 { sentences.append(newKey(channel, whoHasIt: "who is out has it")) }
+        if removal.isEndToEnd, count > 0 { sentences.append(newKey(channel, whoHasIt: "the removed members have it")) }
         return sentences
     }
 
     private static func newStanding(_ channel: String) -> String {
-        "the standing invitation is another one now: 'pttrelay invite \(channel)' prints it"
+        "the channel has a new standing invitation: 'pttrelay invite \(channel)' prints it"
     }
 
     private static func newKey(_ channel: String, whoHasIt: String) -> String {
         """
-        The media key of this channel is in its members' links, and \(whoHasIt): what others can record of the \
-        network's traffic it could still open. Make a new link with 'pttrelay invite \(channel) --end-to-end --new-key', \
-        and have every member enrol with that.
+        The media key of this channel is in its members' links, and \(whoHasIt): recorded network traffic can still be \
+        decrypted with it. Make a new link with 'pttrelay invite \(channel) --end-to-end --new-key', and have every \
+        member enrol with that.
         """
     }
 }
@@ -139,9 +139,9 @@ struct ReadmitCommand: ParsableCommand {
         help: "The member: its identifier, the beginning of it, the name it enrolled by, or the one it is connected by."
     )
     var member: String
-    @Option(help: ArgumentHelp("How high its requests to talk may reach, from 0 to 254.", valueName: "number"))
+    @Option(help: ArgumentHelp("The highest priority of its requests to talk, from 0 to 254.", valueName: "number"))
     var priority: UInt8?
-    @Flag(inversion: .prefixedNo, help: "Whether it only hears.") var listenOnly: Bool?
+    @Flag(inversion: .prefixedNo, help: "Whether it may only listen.") var listenOnly: Bool?
     @OptionGroup var relay: RelayOptions
 
     func validate() throws {

@@ -1,4 +1,4 @@
-// pttrelay operator-token: what opens the operator's page.
+// pttrelay operator-token: prints the token for the operator's page.
 import ArgumentParser
 import RelayHTTP
 import Terminal
@@ -6,10 +6,11 @@ import Terminal
 /// Prints the token that the relay made.
 struct OperatorTokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "operator-token", abstract: "Print what opens the operator's page and metrics.",
+        commandName: "operator-token", abstract: "Print the token for the operator's page and metrics.",
         discussion: """
-            Who has it sees who is on the channels and who talks. In a browser: http://127.0.0.1:9464/#token=TOKEN; for Prometheus, the \
-            credentials of 'authorization'. To make another one, remove operator.token from the state directory and restart the relay.
+            Anyone who has the token sees who is on the channels and who talks. In a browser open \
+            http://127.0.0.1:9464/#token=TOKEN; for Prometheus it is the credentials of 'authorization'. To replace \
+            it, remove operator.token from the state directory and restart the relay.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -19,7 +20,7 @@ struct OperatorTokenCommand: ParsableCommand {
             let directory = relay.stateDirectory(try relay.settings())
             guard let token = try RelayState.existingOperatorToken(directory) else {
                 throw RelayStateError(
-                    description: "the relay in \(directory) has made no token; add [operator] to its configuration, "
+                    description: "the relay in \(directory) has no token yet; add [operator] to its configuration, "
                         + "and start it")
             }
             Console.say(token.text)

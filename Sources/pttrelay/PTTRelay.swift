@@ -34,7 +34,7 @@ struct RelayOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Where keys and invitations are kept.",
+            "The directory for keys and invitations.",
             discussion: "By default /var/lib/pttrelay for root, else $XDG_STATE_HOME/pttrelay.", valueName: "directory")
     )
     var state: String?

@@ -1,4 +1,4 @@
-// pttrelay push-certificate and push-server-certificate: what both ends of the HTTP endpoint need.
+// pttrelay push-certificate and push-server-certificate: the certificates of both ends of the HTTP endpoint.
 import ArgumentParser
 import Cryptography
 import RelayProtocol
@@ -9,9 +9,10 @@ struct PushCertificateCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "push-certificate", abstract: "Make a certificate for a program that sends pushes.",
         discussion: """
-            Prints the certificate and its key as one PEM text, for curl's --cert, and on standard error the lines that let it \
-            push to the topics: add them to pttrelay.toml and reload the relay, or restart it when it took no pushes before. Who has the \
-            PEM text may push: keep it secret. To take the right away, remove the lines and reload the relay.
+            It prints the certificate and its key as one PEM text, for curl's --cert. On standard error it prints the \
+            lines that allow pushes to the topics: add them to pttrelay.toml and reload the relay, or restart it if \
+            [push] is new. Anyone who has the PEM text may push: keep it secret. To revoke it, remove the lines and \
+            reload the relay.
             """)
 
     @Argument(
@@ -54,7 +55,8 @@ struct PushServerCertificateCommand: ParsableCommand {
         commandName: "push-server-certificate",
         abstract: "Print the certificate by which programs that send pushes know the relay.",
         discussion: """
-            It is the one that the relay makes when [push] names none; give it to curl with --cacert. It is not secret.
+            It is the certificate that the relay makes when [push] names none. Give it to curl with --cacert. It is \
+            not secret.
             """)
 
     @OptionGroup var relay: RelayOptions

@@ -1,4 +1,4 @@
-// [push] of pttrelay.toml: where pushes come in, and who may send them.
+// [push] of pttrelay.toml: the address for pushes, and the clients that may send them.
 import Cryptography
 import RelayHTTP
 import RelayProtocol

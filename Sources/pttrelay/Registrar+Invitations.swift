@@ -1,4 +1,4 @@
-// What the operator's commands about channels and their invitations do.
+// Carries out the operator's commands about channels and their invitations.
 import Cryptography
 import RelayProtocol
 import RelayServer
@@ -19,9 +19,9 @@ extension Registrar {
         if channel.isEndToEnd, key == nil || key == .first && !isFirst {
             throw RelayStoreError.wrongKind(
                 """
-                the media key of '\(channel.name)' is in its earlier links, and the relay does not know it. Give one of them with \
-                --end-to-end --like LINK, so that the new member hears the others; or --end-to-end --new-key to begin another key, \
-                after which everybody needs a new link
+                the media key of '\(channel.name)' is in its earlier links, and the relay does not know it. Give one \
+                of them with --end-to-end --like LINK, so that the new member hears the others; or use --end-to-end \
+                --new-key for a new key, after which everybody needs a new link
                 """)
         }
         var number: Int64?
@@ -91,7 +91,8 @@ extension Registrar {
         configuration.retention = floors.retention(of: channel.name)
         if let server, await !server.serve(configuration) {
             throw RelayStateError(
-                description: "the channel is made, but the relay serves as many as it can; restart it with fewer others"
+                description:
+                    "the channel is created but not served: the relay has reached its limit of channels; restart it with fewer others"
             )
         }
         return channel

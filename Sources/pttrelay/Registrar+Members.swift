@@ -33,7 +33,7 @@ extension Registrar {
             await server.revoke(member.id, from: channel.id)
             throw RelayStateError(
                 description:
-                    "\(line.fullName) is out, but only until the relay is started again, and no invitation is withdrawn: \(error)"
+                    "\(line.fullName) is removed only until the relay restarts, and no invitation is withdrawn: \(error)"
             )
         }
         await server?.revoke(member.id, from: channel.id)
@@ -62,7 +62,7 @@ extension Registrar {
             throw RelayStateError(
                 description: members.isEmpty
                     ? "invitation \(number) is still open: \(error)"
-                    : "\(members.count) members are out, but only until the relay is started again, and invitation \(number) is still open: \(error)"
+                    : "\(members.count) members are removed only until the relay restarts, and invitation \(number) is still open: \(error)"
             )
         }
         await server?.revoke(outcome.members, from: channel.id)

@@ -3,7 +3,7 @@ import RelayProtocol
 import RelayServer
 import RelayStore
 
-/// What the configuration says of the floors of channels, and of their bursts.
+/// The settings of the configuration for the channels' floors and their kept bursts.
 struct Floors: Sendable, Equatable {
     /// By the channels' names.
     var rules: [String: FloorRules] = [:]
@@ -52,12 +52,12 @@ extension Registrar {
                 changes.append(
                     await server.serve(channel)
                         ? "'\(channel.name)' is served now: 'pttrelay invite \(channel.name)' prints its link"
-                        : "'\(channel.name)' is not served: the relay has as many channels as it can")
+                        : "'\(channel.name)' is not served: the relay has reached its limit of channels")
             }
         }
         for channel in await server.statistics?.channels ?? []
         where !wanted.contains(where: { $0.id == channel.id }) {
-            changes.append("'\(channel.name)' is served until the relay is started again")
+            changes.append("'\(channel.name)' is served until the relay restarts")
         }
         return changes
     }

@@ -1,4 +1,4 @@
-// Keeps the records of a relay and does what the operator's commands ask, with the running relay or without one.
+// Keeps the records of a relay and carries out the operator's commands, with or without a running relay.
 import Cryptography
 import Glibc
 import Logging
@@ -19,7 +19,7 @@ actor Registrar {
     let logger: Logger
     let clock: @Sendable () -> Int64
     private(set) var server: RelayServer?
-    /// What the configuration says of the floors, by the channels' names.
+    /// The settings of the configuration for the floors, by the channels' names.
     private(set) var floors = Floors()
     /// The name and port in links.
     private(set) var address: (host: String, port: UInt16)?
@@ -59,7 +59,7 @@ actor Registrar {
         } catch {
             // Only for later starts and for commands without a relay: a full disk keeps nobody from talking.
             guard error.mayPass else { throw error }
-            logger.warning("the address and the channels of this start are not noted", metadata: ["why": "\(error)"])
+            logger.warning("the address and channels of this start cannot be recorded", metadata: ["why": "\(error)"])
         }
     }
 
@@ -82,7 +82,7 @@ actor Registrar {
             return
         }
         guard waiting.count < AdministrationLimits.waitingCommands else {
-            throw RelayStateError(description: "too many commands come at once; try again")
+            throw RelayStateError(description: "too many commands at once; try again")
         }
         await withCheckedContinuation { waiting.append($0) }
     }
@@ -154,7 +154,7 @@ actor Registrar {
 
     private func health() async -> AdministrationResponse {
         let isServing = await server?.isServing ?? false
-        return isServing ? .done : .failed("the relay takes no members: it is starting, or going down")
+        return isServing ? .done : .failed("the relay accepts no members: it is starting or draining")
     }
 
     private func carryOut(_ request: AdministrationRequest) async throws -> AdministrationResponse {
@@ -182,16 +182,16 @@ extension ChannelRecord {
 }
 
 extension EnrolmentRefusal {
-    /// What the device is told.
+    /// The answer to the device.
     fileprivate var verdict: RelayEnrolmentVerdict {
         switch self {
         case .unknown: .refused(.notInvited, "no such channel, or the invitation does not open it")
         case .withdrawn: .refused(.revoked, "the invitation was withdrawn; ask for another one")
         case .expired: .refused(.notInvited, "the invitation has expired; ask for another one")
         case .usedUp:
-            .refused(.notInvited, "the invitation was used by as many devices as it was for; ask for another one")
+            .refused(.notInvited, "the invitation is used up; ask for another one")
         case .revoked: .refused(.revoked, "the member was removed from the channel")
-        case .full: .refused(.channelFull, "the channel has as many members as the relay keeps")
+        case .full: .refused(.channelFull, "the channel has reached its limit of members")
         }
     }
 }

@@ -1,9 +1,10 @@
-// The relay among the program's services, and the end that is in force for it: a reload of the configuration may change that.
+// The relay as one of the program's services, and its current shutdown settings, which a reload of the configuration
+// may change.
 import RelayServer
 import ServiceLifecycle
 import Synchronization
 
-/// The end that is in force.
+/// The current shutdown settings.
 final class CurrentShutdownSettings: Sendable {
     private let ending: Mutex<ShutdownSettings>
 

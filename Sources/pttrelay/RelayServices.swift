@@ -1,9 +1,10 @@
-// What runs beside a relay, and the order in which it ends.
+// The services of a relay's program, and the order in which they stop.
 import RelayHTTP
 import ServiceLifecycle
 
-/// The services of a relay. A service group ends them from behind: the relay first, which waits for the end of what is said, while
-/// health, metrics and the operator's commands are still served; then who brings pushes, and the page and the commands last.
+/// The services of a relay. A service group stops them in reverse order. The relay stops first: it drains while health,
+/// metrics and the operator's commands are still served. The push endpoint follows, and the page and the commands are
+/// last.
 struct RelayServices {
     /// Takes commands; see `AdministrationService`.
     let administration: any Service

@@ -1,4 +1,4 @@
-// pttrelay.toml: what it can say, and what holds when it says nothing.
+// pttrelay.toml: its settings and their defaults.
 import Glibc
 import Logs
 import RelayHTTP
@@ -36,7 +36,7 @@ struct RelaySettings {
     private static let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
     /// As many as suit this machine.
     static let standardWorkers = RelayServerConfiguration.workers(forProcessors: processors)
-    /// As many as suit this machine with so many workers.
+    /// The recommended number of helper threads for this machine and this number of workers.
     static func standardHelpers(workers: Int) -> Int {
         RelayServerConfiguration.helpers(forProcessors: processors, workers: workers)
     }
@@ -98,7 +98,8 @@ struct RelaySettings {
         for table in root.tables("channel", countMax: result.limits.channels) {
             let name = table.required("name", channelName)
             if !name.isEmpty, result.floorRules[name] != nil {
-                table.problem("name", "is \"\(name)\" as that of an earlier channel", "give each channel one name")
+                table.problem(
+                    "name", "is \"\(name)\", which an earlier channel has already", "give each channel one name")
             }
             result.floorRules[name] = FloorSettings.rules(table)
             result.retentions[name] = FloorSettings.retention(table)
@@ -120,7 +121,7 @@ struct RelaySettings {
     static var listenAddress: SettingType<ListenAddress?> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in
             guard let address = ListenAddress(argument: text) else {
-                throw SettingRefusal("\"\(text)\" is no address with a port", "write \(ListenAddress.expected)")
+                throw SettingRefusal("\"\(text)\" is not an address with a port", "write \(ListenAddress.expected)")
             }
             return address
         }
@@ -142,7 +143,7 @@ struct RelaySettings {
         SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
             guard let place = RelayPlace(text) else {
                 throw SettingRefusal(
-                    "\"\(text)\" is no name or address with a port",
+                    "\"\(text)\" is not a name or address with a port",
                     "write one as in a link, such as \"relay2.example:4433\" or \"[2001:db8::1]:4433\"")
             }
             return place

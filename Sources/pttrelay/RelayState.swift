@@ -1,4 +1,4 @@
-// What a relay keeps: its key, its transport's secrets, and the records of its channels and members.
+// The state of a relay: its key, its transport's secrets, and the records of its channels and members.
 import Cryptography
 import Files
 import Glibc
@@ -27,8 +27,8 @@ struct RelayStateError: Error, Equatable, CustomStringConvertible {
 struct RelayState {
     /// The relay's key, which invitations name.
     let identity: Identity
-    /// The transport's secrets, by which a restarted relay tells its former members that their connections are gone.
-    /// Nil where the state is not opened for a relay: who only looks at it changes nothing of them.
+    /// The transport's secrets, with which a restarted relay informs its former members that their connections are
+    /// gone. Nil where the state is opened only for reading, which must not change them.
     let transportKeys: RelayTransportKeys?
     /// Channels, invitations and members.
     let store: RelayStore
@@ -47,12 +47,13 @@ struct RelayState {
     /// How long a start waits for a command that has the directory.
     private static let lockTimeout = Duration.seconds(1)
 
-    /// The state in `directory`, which is made when it is not there.
+    /// The state in `directory`, which is created if it is missing.
     ///
-    /// What each file is to a start is in docs/operators.md: the key and the records are required, and belong together; everything
-    /// else is made anew when it is damaged.
+    /// docs/operators.md says what a start needs: the key and the records are required and belong together; everything
+    /// else is recreated when it is damaged.
     ///
-    /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to do.
+    /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to
+    ///   do.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
         try AtomicFile.makeDirectory(directory, mode: 0o700)
         let lock = try DirectoryLock(directory, timeout: lockTimeout)
@@ -67,7 +68,7 @@ struct RelayState {
             identity: identity, keys: keys, store: store, directory: directory, lock: lock, logger: logger)
     }
 
-    /// The state that an earlier start left in `directory`. Nothing of it is made anew.
+    /// The state of an earlier start in `directory`. Nothing in it is recreated.
     static func existing(_ directory: String, logger: Logger) throws -> RelayState {
         let identity = try existingIdentity(directory)
         let lock = try DirectoryLock(directory, timeout: lockTimeout)
@@ -76,8 +77,8 @@ struct RelayState {
             lock: lock, logger: logger)
     }
 
-    /// The records in `directory`, all of which can be read. They are begun for a relay that has no key yet, and for one of an earlier
-    /// version, which had none.
+    /// The records in `directory`, checked to be readable. They are created for a relay without a key, and for one of
+    /// an earlier version, which had no records.
     private static func records(_ directory: String, of identity: Identity?) throws(RelayStoreError) -> RelayStore {
         let isNew = identity == nil || AtomicFile.exists(directory + channelsFile)
         let store = try RelayStore.open(path: directory + "/" + RelayStore.fileName, mayMake: isNew)
@@ -120,7 +121,7 @@ struct RelayState {
                 + "or name its directory with --state")
     }
 
-    /// What an operator begins anew because it is lost.
+    /// The parts of the state that an operator can replace when they are lost.
     enum Part: String, CaseIterable {
         /// The key, which every link names.
         case identity
@@ -128,9 +129,9 @@ struct RelayState {
         case records
     }
 
-    /// Makes a part of the state anew; what was there is kept under another name.
+    /// Replaces a part of the state. The old file is kept under another name.
     ///
-    /// - Returns: That name; nil: nothing was there.
+    /// - Returns: That name; nil: there was no file.
     static func beginAnew(_ part: Part, in directory: String) throws -> String? {
         guard AtomicFile.exists(directory + identityFile) || AtomicFile.exists(directory + "/" + RelayStore.fileName)
         else {
@@ -236,8 +237,8 @@ struct RelayState {
 
     // MARK: Pushes
 
-    /// The certificate of the HTTP endpoint, for who configures none: made once, for the names by which this machine is
-    /// known then, and anew when it is damaged.
+    /// The certificate of the HTTP endpoint, if none is configured. It is created once, for the names that this machine
+    /// has then, and recreated when it is damaged.
     func pushServerIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
         let commonName = try host() ?? "pttrelay"
         do throws(IdentityError) {
@@ -255,7 +256,7 @@ struct RelayState {
             return identity
         } catch {
             guard case .file = error else { throw error }
-            logger.warning("the certificate for pushes is good until the next start only: \(error)")
+            logger.warning("the certificate for pushes is valid only until the next start: \(error)")
             return try Identity(generating: commonName, serverNames: names)
         }
     }
@@ -272,7 +273,7 @@ struct RelayState {
 
     // MARK: Operator
 
-    /// What opens the operator's page: made once, and anew when it is damaged.
+    /// The token for the operator's page. It is created once, and recreated when it is damaged.
     func operatorToken(_ logger: Logger) -> OperatorToken {
         Self.kept(
             directory + Self.operatorTokenFile, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
@@ -301,8 +302,8 @@ struct RelayState {
     /// A file that the relay makes itself is smaller.
     private static let smallFileMax = 4_096
 
-    /// What a file keeps that can be made anew: as it was, or a fresh one where there is none or it is damaged, which is set aside. No
-    /// trouble with such a file keeps the relay from running.
+    /// A value from a file that can be recreated: the stored value, or a new one if there is no file or it is damaged.
+    /// A damaged file is set aside. No problem with such a file keeps the relay from running.
     private static func kept<Value>(
         _ path: String, _ logger: Logger, read: ([UInt8]) -> Value?, bytes: (Value) -> [UInt8], make: () -> Value,
         consequence: String
@@ -324,7 +325,7 @@ struct RelayState {
             do throws(FileError) {
                 try AtomicFile.write(bytes(value), to: path, isSecret: true)
             } catch {
-                logger.warning("\(error); until then, every start does this anew: \(consequence)")
+                logger.warning("\(error); until then, every start repeats this: \(consequence)")
             }
             return value
         } catch {
@@ -355,7 +356,7 @@ struct RelayState {
     private static func transportKeys(_ path: String, _ logger: Logger) -> RelayTransportKeys {
         let keys = kept(
             path, logger, read: { RelayTransportKeys(bytes: $0) }, bytes: \.bytes, make: RelayTransportKeys.generate,
-            consequence: "the tickets by which members return sooner (0-RTT) are void, and they return a little later")
+            consequence: "the members' 0-RTT tickets are void, so their next connection takes longer")
         guard age(of: path) > ticketKeyLifetime else { return keys }
         let fresh = keys.withFreshTicketKey()
         do throws(FileError) {
@@ -367,8 +368,8 @@ struct RelayState {
         }
     }
 
-    /// Who got hold of the key of the tickets could make some of any member; so a start makes another one when it is older
-    /// than this, in seconds. (From it GnuTLS derives those in use, which change as time goes on; a ticket is good for 6 hours.)
+    /// An attacker with the ticket key could forge tickets of any member, so a start replaces a key that is older than
+    /// this, in seconds. (GnuTLS derives the keys in use from it, which rotate; a ticket is valid for 6 hours.)
     private static let ticketKeyLifetime = 7 * 86_400
 
     /// Seconds since the file was written; 0 when the clock says that it is in the future (a machine without a battery).

@@ -1,4 +1,4 @@
-// SIGHUP: the configuration is read again, and what can change while the relay runs does.
+// SIGHUP: reloads the configuration, and applies the settings that can change while the relay runs.
 import Logging
 import RelayHTTP
 import ServiceLifecycle
@@ -30,7 +30,7 @@ struct Reloader: Sendable {
                 floors: Floors(
                     rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: allHaveQueues))
         } catch {
-            logger.error("the configuration has a mistake, and is not taken over", metadata: ["why": "\(error)"])
+            logger.error("the configuration is invalid and was not applied", metadata: ["why": "\(error)"])
             return
         }
         for change in changes { logger.notice("\(change)") }
@@ -40,12 +40,12 @@ struct Reloader: Sendable {
             // Without [push] nobody may push any more, though the port is open until the relay is started again.
             let clients = settings.push?.clients ?? []
             pushes.setClients(clients)
-            logger.info("who may push is as in the configuration", metadata: ["clients": "\(clients.count)"])
+            logger.info("push clients reloaded", metadata: ["clients": "\(clients.count)"])
         }
         for name in Self.needRestart(started, settings) {
-            logger.warning("a change of \(name) takes effect when the relay is started again")
+            logger.warning("a change of \(name) takes effect after a restart of the relay")
         }
-        logger.notice("the configuration was read again")
+        logger.notice("configuration reloaded")
     }
 
     /// The server's certificate of the push endpoint, read again: it may have been renewed, whatever its file is called.
@@ -55,7 +55,7 @@ struct Reloader: Sendable {
         return try pushes.certificate(certificate, privateKeyPEM: key)
     }
 
-    /// What differs and cannot change while a relay runs, as it is named in the configuration.
+    /// The changed settings that need a restart, as named in the configuration.
     static func needRestart(_ old: RelaySettings, _ new: RelaySettings) -> [String] {
         var names: [String] = []
         if old.listen != new.listen { names.append("[relay] listen") }

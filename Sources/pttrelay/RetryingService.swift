@@ -1,13 +1,13 @@
-// A service beside the relay that waits for its address instead of taking the relay down.
+// Retries a service whose address is in use, instead of stopping the relay.
 import Logging
 import Reactor
 import RelayHTTP
 import ServiceLifecycle
 
-/// Runs a service that listens, and tries again with growing pauses where that fails: members talk though the operator's page has
-/// no port.
+/// Runs a listening service, and retries with a growing back-off if it cannot listen: members can talk although the
+/// operator's page has no port.
 struct RetryingService: Service {
-    /// The first pause, which doubles each time.
+    /// The first pause. It doubles each time.
     static let pauseMin = Duration.seconds(1)
     /// The longest pause.
     static let pauseMax = Duration.seconds(30)
@@ -26,7 +26,7 @@ struct RetryingService: Service {
             do {
                 return try await service.run()
             } catch  where Self.isListening(error) {
-                logger.warning("\(error); it is tried again", metadata: ["in": "\(pause.components.seconds) s"])
+                logger.warning("\(error); retrying", metadata: ["in": "\(pause.components.seconds) s"])
                 if pause == Self.pauseMin { onFailure() }
             }
             guard await sleep(pause) else { return }

@@ -1,4 +1,4 @@
-// pttrelay run: serves channels until it is told to stop.
+// pttrelay run: serves channels until it is stopped.
 import ArgumentParser
 import Cryptography
 import Files
@@ -21,9 +21,10 @@ struct RunCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Serve channels until stopped.",
         discussion: """
-            The first start makes the relay's key and an invitation for each channel. Every start prints these standing invitations on \
-            standard output, then "ready". Whoever has one may join and talk; 'pttrelay invite' makes narrower ones. Without --channel \
-            and without channels in the configuration, the channels that were served last are served again.
+            The first start makes the relay's key and an invitation for each channel. Every start prints these \
+            standing invitations on standard output, then "ready". Anyone who has one may join and talk; 'pttrelay \
+            invite' makes restricted ones. Without --channel and without channels in the configuration, the relay \
+            serves the channels of its last start.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -40,7 +41,7 @@ struct RunCommand: ParsableCommand {
 
     @Flag(
         name: .customLong("queue"),
-        help: "A press while somebody talks waits for its turn, on every channel served; otherwise it is refused.")
+        help: "Queue a press while somebody talks, on every channel served; without this it is refused.")
     var hasFloorQueue = false
 
     @Option(help: ArgumentHelp("How much to log.", valueName: "level"))
@@ -76,7 +77,7 @@ struct RunCommand: ParsableCommand {
             OperatorEndpoint(
                 configuration: page, source: .init(parts.server), logger: logger,
                 onListening: { port in
-                    logger.info("the operator's page is served", metadata: ["port": "\(port)"])
+                    logger.info("serving the operator's page", metadata: ["port": "\(port)"])
                     readiness.listens()
                 })
         }
@@ -142,7 +143,7 @@ struct RunCommand: ParsableCommand {
                 configuration: configuration, logger: logger,
                 onListening: { port in
                     logger.info(
-                        "pushes are taken", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
+                        "accepting pushes", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
                     readiness.listens()
                 }, deliver: { await server.push($0) })
         } catch {
@@ -195,7 +196,7 @@ struct RunCommand: ParsableCommand {
     ) -> OperatorEndpointConfiguration {
         if !listen.isLoopback {
             logger.warning(
-                "the operator's page has no TLS, and is not for this machine only: who is in between reads its token",
+                "the operator's page has no TLS and can be reached from other machines: anyone on the path can read the token",
                 metadata: ["address": "\(listen.text)"])
         }
         return OperatorEndpointConfiguration(

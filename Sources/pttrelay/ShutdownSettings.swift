@@ -1,11 +1,11 @@
-// How a relay is going to end.
+// The settings for the relay's shutdown.
 import RelayProtocol
 import RelayServer
 
-/// What the configuration says of the end.
+/// The configuration's settings for the shutdown.
 struct ShutdownSettings: Sendable, Equatable {
-    /// How long it waits for the end of what is said.
+    /// How long it drains.
     var drainTime: Duration = .seconds(10)
-    /// Where the members are to go on; nil: they come back here.
+    /// The address where the members continue; nil: they reconnect here.
     var successor: RelayPlace?
 }

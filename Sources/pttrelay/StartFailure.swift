@@ -1,4 +1,4 @@
-// Whether a start that failed is worth another try, or needs a person.
+// Whether a failed start is worth a retry, or needs a person.
 import ArgumentParser
 import Cryptography
 import Files
@@ -10,7 +10,7 @@ import RelayServer
 import RelayStore
 import Settings
 
-/// Why a start failed, to whoever supervises the program.
+/// The reason of a failed start, for the supervisor of the program.
 enum StartFailure {
     /// The exit status of a start that failed: `configurationMistake` where trying again changes nothing until a person mends something, and
     /// `failure` where it may, as with a full disk, a port in use, or a directory that another process has.

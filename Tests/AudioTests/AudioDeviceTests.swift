@@ -10,7 +10,7 @@ import Testing
         ("default", "alsa:default"), ("alsa:hw:1,0", "alsa:hw:1,0"),
         ("plughw:CARD=Device,DEV=0", "alsa:plughw:CARD=Device,DEV=0"),
         ("pulse", "alsa:pulse"), ("wav:/tmp/a b.wav", "wav:/tmp/a b.wav"), ("wav:relative.wav", "wav:relative.wav"),
-    ]) func aNameIsReadAndWrittenBack(text: String, expected: String) throws {
+    ]) func `a name is read and written back`(text: String, expected: String) throws {
         let device = try AudioDevice(text)
         #expect(device.description == expected)
         #expect(try AudioDevice(device.description) == device)
@@ -19,7 +19,7 @@ import Testing
     @Test(arguments: [
         "", "alsa:", "wav:", "/tmp/a.wav", " default", "default\n", "a\u{0}b", String(repeating: "x", count: 5_000),
     ])
-    func whatIsNoDeviceIsRefusedWithTheReason(text: String) {
+    func `what is no device is refused with the reason`(text: String) {
         #expect {
             _ = try AudioDevice(text)
         } throws: { error in
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func anErrorSaysWhatToDo() {
+    @Test func `an error says what to do`() {
         let card = AudioDevice.alsa("hw:7")
         #expect("\(AudioError(AudioFault(.open, EBUSY), device: card))".contains("another program"))
         #expect("\(AudioError(AudioFault(.open, EACCES), device: card))".contains("group audio"))
@@ -48,7 +48,7 @@ import Testing
         #expect("\(AudioError(AudioFault(.open, ENOENT), device: file))".contains("No such file"))
     }
 
-    @Test func aDeviceThatIsNotThereIsFoundWithoutUsingIt() throws {
+    @Test func `a device that is not there is found without using it`() throws {
         let missing = try AudioDevice("hw:99")
         for use in [AudioDevice.Use.microphone, .speaker] {
             guard case .noSuchDevice("hw:99", _)? = missing.problem(asA: use) else {
@@ -65,7 +65,7 @@ import Testing
         #expect(access(path, F_OK) != 0)
     }
 
-    @Test func toneSamplesAreDistinctQuietAtBothEndsAndBounded() {
+    @Test func `tone samples are distinct quiet at both ends and bounded`() {
         let tones = Tone.allCases.map { $0.samples(volume: 0.25) }
         #expect(Set(tones).count == Tone.allCases.count)
         for samples in tones {

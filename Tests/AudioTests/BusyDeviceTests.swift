@@ -7,7 +7,7 @@ import Testing
     /// `share` gives each channel of its slave to one PCM only: who comes second is told EBUSY by alsa-lib itself, from the call
     /// that says it of a card that another program has. It stays so, for alsa-lib 1.2.8 corrupts its memory when the first of the
     /// two is closed then; that a device which becomes free is taken, `DeviceRecoveryTests` show.
-    @Test func aDeviceThatAnotherHasIsWaitedForAndThenFailsWithWordsThatSayWhatToDo() throws {
+    @Test func `a device that another has is waited for and then fails with words that say what to do`() throws {
         let program = try #require(probe, "AudioProbe was not built: swift build --build-tests")
         let share = { (name: String) in
             """

@@ -16,7 +16,7 @@ import Testing
         return machine
     }
 
-    @Test func aBurstEndsWithTheLastSampleOfItsTailAndFadesOut() {
+    @Test func `a burst ends with the last sample of its tail and fades out`() {
         var machine = capturing()
         let result1 = machine.take(48_000)
         #expect(result1 == 48_000)
@@ -39,7 +39,7 @@ import Testing
         #expect(result4 == 0)
     }
 
-    @Test func whatWasSaidBeforeThePressIsNobodys() throws {
+    @Test func `what was said before the press is nobodys`() throws {
         let rings = try CaptureRings()
         let burst = CaptureBurst(rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false)
         burst.opened()
@@ -63,7 +63,7 @@ import Testing
         #expect(began.map { (start - sample...start + sample).contains($0) } == true)
     }
 
-    @Test func aSecondReleaseDoesNotMoveTheEnd() {
+    @Test func `a second release does not move the end`() {
         var machine = capturing()
         let result5 = machine.stop(end: start + .milliseconds(100))
         #expect(result5)
@@ -72,7 +72,7 @@ import Testing
         #expect(machine.endPosition == 4_800)
     }
 
-    @Test func aReleaseBeforeTheFirstSampleGivesAnEmptyBurst() {
+    @Test func `a release before the first sample gives an empty burst`() {
         var machine = CaptureStateMachine()
         let result7 = machine.start(burst: 1, at: start)
         #expect(result7 == .openAndRun)
@@ -86,7 +86,7 @@ import Testing
         #expect(machine.isComplete)
     }
 
-    @Test func aPressWithinTheTailGoesOnAsANewBurstWithoutAGap() {
+    @Test func `a press within the tail goes on as a new burst without a gap`() {
         var machine = capturing()
         _ = machine.take(4_800)
         _ = machine.stop(end: start + .milliseconds(300))
@@ -96,14 +96,14 @@ import Testing
         #expect(machine.position == 0 && machine.endPosition == nil && machine.burst == 2)
     }
 
-    @Test func theTailIsOverByTheClockEvenWhenTheDeviceGivesNothing() {
+    @Test func `the tail is over by the clock even when the device gives nothing`() {
         var machine = capturing()
         _ = machine.stop(end: start + .milliseconds(200))
         #expect(!machine.isOverdue(at: start + .milliseconds(600), grace: .milliseconds(500)))
         #expect(machine.isOverdue(at: start + .milliseconds(701), grace: .milliseconds(500)))
     }
 
-    @Test func theDeviceIsNotClosedUnderABurst() {
+    @Test func `the device is not closed under a burst`() {
         var machine = capturing()
         let result11 = machine.unprepare()
         #expect(!result11)
@@ -114,7 +114,7 @@ import Testing
     }
 
     /// Any order of events: samples are taken only while the device runs, and every burst's end is final.
-    @Test(arguments: 0..<50) func inAnyOrderOfEventsNothingIsTakenOutsideABurst(seed: Int) {
+    @Test(arguments: 0..<50) func `in any order of events nothing is taken outside a burst`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var machine = CaptureStateMachine()
         var now = start

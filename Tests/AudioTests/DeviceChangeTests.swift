@@ -27,7 +27,7 @@ struct DeviceChangeTests {
 
     /// Both defaults move to other devices, of other rates and channels; then the speaker's stream is moved by hand, as a desktop's
     /// settings do. Only into the other microphone somebody speaks.
-    @Test func theDefaultDevicesMoveInMidBurst() throws {
+    @Test func `the default devices move in mid burst`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         // As on any desktop, a stream that is opened anew goes where the one before was moved to.
@@ -54,7 +54,7 @@ struct DeviceChangeTests {
     }
 
     /// The sound server is restarted while one speaks and is heard: both go on with the new one.
-    @Test func theSoundServerIsRestartedInMidBurst() throws {
+    @Test func `the sound server is restarted in mid burst`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         let child = try talk(pulse, "ptt_mic", "ptt_ear")
@@ -74,7 +74,7 @@ struct DeviceChangeTests {
         #expect(!output.contains("underruns: 0,"), "\(output)")
     }
 
-    @Test func aSpeakerThatGoesAndComesBackPlaysTheRestOfTheBurst() throws {
+    @Test func `a speaker that goes and comes back plays the rest of the burst`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         let child = try talk(pulse, "wav:\(pulse.folder)/voice.wav", "ptt_ear")
@@ -91,7 +91,7 @@ struct DeviceChangeTests {
     }
 
     /// The program is halted for longer than the queue lasts. A new stream would cost more than the halt.
-    @Test func aStreamThatRanEmptyGoesOn() throws {
+    @Test func `a stream that ran empty goes on`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         let child = try talk(pulse, "wav:\(pulse.folder)/voice.wav", "ptt_ear")
@@ -113,7 +113,7 @@ struct DeviceChangeTests {
         #expect(!output.contains("underruns: 0,"), "\(output)")
     }
 
-    @Test func whenTheSoundServerDiesTheBurstEndsWithItsLastFrame() throws {
+    @Test func `when the sound server dies the burst ends with its last frame`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         let child = try talk(pulse, "ptt_mic", "ptt_ear")

@@ -90,7 +90,7 @@ import Testing
 
     /// What is spoken into a file of raw samples is heard in another one, at its speed and whole, in every channel. (The microphones
     /// have one channel: what converts channels over a `file` loses samples of it. `SignalTests` mix every number of channels.)
-    @Test func whatIsSpokenIsHeardAtAnyRateAndWithAnyNumberOfChannels() throws {
+    @Test func `what is spoken is heard at any rate and with any number of channels`() throws {
         let program = try #require(probe, "AudioProbe was not built: swift build --build-tests")
         let pairs = [
             (Form(rate: 44_100, channels: 1), Form(rate: 96_000, channels: 6)),

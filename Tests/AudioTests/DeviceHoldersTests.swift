@@ -5,7 +5,7 @@ import Testing
 @testable import Audio
 
 @Suite struct DeviceHoldersTests {
-    @Test func whoHoldsACardIsToldByNameAndProcess() throws {
+    @Test func `who holds a card is told by name and process`() throws {
         let proc = temporaryPath("proc")
         defer { _ = Child(["rm", "-rf", proc])?.finish(within: .seconds(5)) }
         for folder in ["", "/asound", "/4711", "/asound/card0", "/asound/card1", "/asound/card1/pcm0p"] {

@@ -21,7 +21,7 @@ import Testing
         return recovery
     }
 
-    @Test func aLostDeviceIsTriedAtOnceThenEverMoreRarelyAndThenGivenUpWithItsLastFault() {
+    @Test func `a lost device is tried at once then ever more rarely and then given up with its last fault`() {
         var recovery = flowing()
         var action = recovery.handle(.failed(gone), at: start)
         #expect(action == .wait(isFirst: true) && recovery.nextDeadline == start)
@@ -41,7 +41,7 @@ import Testing
         #expect(action == .giveUp(attempts.count % 2 == 0 ? missing : gone))
     }
 
-    @Test func aDeviceThatIsBackHasItsWholeTimeAgainAndTellsHowLongItWasAway() {
+    @Test func `a device that is back has its whole time again and tells how long it was away`() {
         var recovery = flowing()
         _ = recovery.handle(.failed(gone), at: start)
         _ = recovery.handle(.due, at: start)
@@ -54,7 +54,7 @@ import Testing
         #expect(lost == .wait(isFirst: true) && recovery.nextDeadline == later)
     }
 
-    @Test func onlyABusyDeviceIsWaitedForBeforeItsFirstSample() {
+    @Test func `only a busy device is waited for before its first sample`() {
         for fault in [missing, gone, AudioFault(.configure, EINVAL), AudioFault(.start, EIO)] {
             var recovery = DeviceRecovery()
             let action = recovery.handle(.failed(fault), at: start)
@@ -89,13 +89,13 @@ import Testing
         AudioFault(.open, EACCES), AudioFault(.open, EPERM), AudioFault(.configure, ENOTSUP), AudioFault(.open, ENOMEM),
         AudioFault(.open, EMFILE), AudioFault(.stall, 0), AudioFault(.overload, 0), AudioFault(.writeFile, ENOSPC),
         AudioFault(.readFile, EIO), AudioFault(.fileFull, EFBIG), AudioFault(.encode, -1),
-    ]) func whatTimeDoesNotHealIsNotTried(fault: AudioFault) {
+    ]) func `what time does not heal is not tried`(fault: AudioFault) {
         var recovery = flowing()
         let action = recovery.handle(.failed(fault), at: start)
         #expect(action == .giveUp(fault))
     }
 
-    @Test func aDeviceThatGoesAwayAgainAndAgainIsGivenUp() {
+    @Test func `a device that goes away again and again is given up`() {
         var recovery = flowing()
         for time in 0..<DeviceRecovery.lossesMax {
             let now = start + .seconds(time)
@@ -114,7 +114,7 @@ import Testing
     }
 
     /// Whatever happens: no attempt before its time, none after the limit, never for ever, and only after a failure.
-    @Test(arguments: 0..<40 as Range<UInt64>) func itKeepsItsBoundsWhateverHappens(seed: UInt64) {
+    @Test(arguments: 0..<40 as Range<UInt64>) func `it keeps its bounds whatever happens`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var recovery = DeviceRecovery()
         var now = start
@@ -188,7 +188,7 @@ import Testing
     }
 
     /// A microphone that goes away and comes back, in a burst of its own.
-    @Test func aMicrophoneThatComesBackGoesOnInTheSameBurst() throws {
+    @Test func `a microphone that comes back goes on in the same burst`() throws {
         let (outputs, rings) = try capture(FlickeringSource(samplesUntilLost: 14_400, lostOpens: 2)) {
             if case .resumed = $0 { true } else { false }
         }
@@ -204,7 +204,7 @@ import Testing
     }
 
     /// The sound server was restarted while nobody talked: the press that finds out is heard all the same.
-    @Test func aMicrophoneThatHasGoneWhileItWasPreparedIsOpenedAgainByThePress() throws {
+    @Test func `a microphone that has gone while it was prepared is opened again by the press`() throws {
         let (outputs, _) = try capture(FlickeringSource(samplesUntilLost: 240, lostOpens: 1), isPrepared: true) {
             if case .began = $0 { true } else { false }
         }
@@ -213,7 +213,7 @@ import Testing
     }
 
     /// Another program holds the speaker, and lets go: what waited is heard, and nobody is told of a failure.
-    @Test func aBusySpeakerIsWaitedForAndAVanishedOneComesBackWithinATone() throws {
+    @Test func `a busy speaker is waited for and a vanished one comes back within a tone`() throws {
         let sink = FlickeringSink(busyOpens: 3, blocksUntilLost: 10, lostOpens: 2)
         let (events, worker) = try play(on: sink, until: { $0.contains { $0 == .toneEnded } })
         #expect(
@@ -225,7 +225,7 @@ import Testing
     }
 
     /// A device that stays away takes the tone with it, once, and does not run afterwards.
-    @Test func aSpeakerThatStaysAwayFailsOnceAndStandsStill() throws {
+    @Test func `a speaker that stays away fails once and stands still`() throws {
         let sink = FlickeringSink(busyOpens: 0, blocksUntilLost: 10, lostOpens: .max)
         let (events, worker) = try play(on: sink, until: { $0.contains(.failed) })
         #expect(events.map { "\($0)" } == ["prepared", "toneBegan", "lost", "failed"])
@@ -233,7 +233,7 @@ import Testing
     }
 
     /// What a stopped device leaves behind goes when its time has come, by one wake-up, and the thread sleeps on.
-    @Test func aStreamThatRestsIsClosedOnceAndNothingWakesAfterwards() throws {
+    @Test func `a stream that rests is closed once and nothing wakes afterwards`() throws {
         let sink = FlickeringSink(busyOpens: 0, blocksUntilLost: .max, lostOpens: 0)
         let (_, worker) = try play(on: sink, until: { _ in sink.endedRests.load(ordering: .acquiring) > 0 })
         #expect(sink.endedRests.load(ordering: .acquiring) == 1 && sink.endedEarly == 0)

@@ -100,7 +100,7 @@ import Testing
     }
 
     @Test(arguments: [(200.0, -200.0), (-200, 200)])
-    func aContinuousHourGrowsNoDelayAndHasNoGaps(talker: Double, speaker: Double) {
+    func `a continuous hour grows no delay and has no gaps`(talker: Double, speaker: Double) {
         var hour = Hour()
         (hour.talker, hour.speaker) = (talker, speaker)
         let outcome = run(hour, seed: 9)
@@ -116,7 +116,7 @@ import Testing
         #expect((counts.acceleratedSamples + counts.expandedSamples) / 48 < 50)
     }
 
-    @Test func anHourOfBurstsGrowsNoDelay() {
+    @Test func `an hour of bursts grows no delay`() {
         var hour = Hour()
         hour.talker = 200
         (hour.burst, hour.silence) = (8_000, 4_000)
@@ -130,7 +130,7 @@ import Testing
     }
 
     /// What the correction is for: without it, speech has to be made shorter or longer by all of the drift.
-    @Test func withoutCorrectionSpeechIsRescaledByTheWholeDrift() {
+    @Test func `without correction speech is rescaled by the whole drift`() {
         var hour = Hour()
         hour.talker = 200
         hour.milliseconds = 900_000
@@ -141,7 +141,7 @@ import Testing
         #expect(outcome.bench.machine.statistics.acceleratedSamples / 48 > 120)
     }
 
-    @Test func theSlopeIsFoundUnderJitterAndAStepIsNone() {
+    @Test func `the slope is found under jitter and a step is none`() {
         for (jitter, error) in [(0.0, 2.0), (5, 15), (20, 40)] {
             var generator = SeededGenerator(seed: 3)
             var slope = ClockSlope()

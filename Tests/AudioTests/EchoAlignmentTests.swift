@@ -16,7 +16,7 @@ import Testing
 
     // MARK: Stamps
 
-    @Test func whatIsHeardThenIsFoundAndWithoutPlayingThereIsNothing() {
+    @Test func `what is heard then is found and without playing there is nothing`() {
         var alignment = EchoAlignment()
         alignment.restartCapture()
         alignment.stampCapture(0, at: instant(4_800))
@@ -31,7 +31,7 @@ import Testing
         #expect(second == .init(start: 5_040 + EchoAlignment.leadMax, isNew: false))
     }
 
-    @Test(arguments: 0..<10) func stampsThatAreLateByChanceMoveNothing(seed: Int) {
+    @Test(arguments: 0..<10) func `stamps that are late by chance move nothing`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var alignment = EchoAlignment()
         alignment.restartCapture()
@@ -54,7 +54,8 @@ import Testing
         #expect(news == 1, "seed \(seed)")
     }
 
-    @Test(arguments: [-100.0, -20, 20, 100]) func aDriftIsFollowedInStepsAndNeverFurtherOffThanTheTolerance(
+    @Test(arguments: [-100.0, -20, 20, 100])
+    func `a drift is followed in steps and never further off than the tolerance`(
         partsPerMillion: Double
     ) {
         var alignment = EchoAlignment()
@@ -80,7 +81,7 @@ import Testing
 
     // MARK: Pauses, and what comes too late
 
-    @Test func pausesAreCountedAndWhatWasDroppedUnheardIsOverwritten() {
+    @Test func `pauses are counted and what was dropped unheard is overwritten`() {
         var alignment = EchoAlignment()
         _ = alignment.play(120, heardAt: start, isContinued: false)
         // The speaker stood still for 200 ms.
@@ -121,7 +122,9 @@ import Testing
         return (late, news)
     }
 
-    @Test(arguments: [0, 60, 120, 240, 480, 4_800]) func aLeadThatIsTooLongIsShortenedOnceAndForGood(ahead: Int64) {
+    @Test(arguments: [0, 60, 120, 240, 480, 4_800]) func `a lead that is too long is shortened once and for good`(
+        ahead: Int64
+    ) {
         var alignment = EchoAlignment()
         alignment.restartCapture()
         _ = run(&alignment, ahead: ahead, frames: 0...19)
@@ -131,7 +134,7 @@ import Testing
         if ahead >= EchoAlignment.leadMax { #expect(alignment.lead == EchoAlignment.leadMax) }
     }
 
-    @Test func oneThatIsLateOnceChangesNothing() {
+    @Test func `one that is late once changes nothing`() {
         var alignment = EchoAlignment()
         alignment.restartCapture()
         _ = run(&alignment, ahead: 480, frames: 0...9)
@@ -164,7 +167,7 @@ import Testing
         return (block, found)
     }
 
-    @Test func soundIsFoundLongBeforeItIsHeardAndSilenceWhereNothingIsKnown() {
+    @Test func `sound is found long before it is heard and silence where nothing is known`() {
         let reference = EchoReference()
         let sound = chirps(seconds: 1)
         reference.restartCapture()
@@ -187,7 +190,7 @@ import Testing
         #expect(after.allSatisfy { $0 == 0 })
     }
 
-    @Test func whatIsOverIsForgotten() {
+    @Test func `what is over is forgotten`() {
         let reference = EchoReference()
         reference.restartCapture()
         reference.stampCapture(0, at: start)
@@ -219,7 +222,7 @@ import Testing
         }
     }
 
-    @Test func nothingIsHandedOnWhileNobodyListensAndAFullRingIsTold() {
+    @Test func `nothing is handed on while nobody listens and a full ring is told`() {
         let played = PlayedSound()
         add(0...9, to: played)
         #expect(takeAll(played).samples.isEmpty)

@@ -51,7 +51,7 @@ import Testing
         return (output, spent.milliseconds * 10 * 48 / Double(microphone.count) * 1_000)
     }
 
-    @Test(arguments: [0, 480, 1_440], [false, true]) func anEchoIsTakenOutWithinTwoSeconds(
+    @Test(arguments: [0, 480, 1_440], [false, true]) func `an echo is taken out within two seconds`(
         delay: Int, suppressesNoise: Bool
     ) throws {
         let speaker = farEnd(seconds: 6)
@@ -68,7 +68,7 @@ import Testing
         #expect(loss[2...].allSatisfy { $0 > 25 })
     }
 
-    @Test func whoSpeaksHereComesThroughWhileTheOtherSpeaksToo() throws {
+    @Test func `who speaks here comes through while the other speaks too`() throws {
         let speaker = farEnd(seconds: 7)
         var microphone = EchoPath(delay: 480).echo(of: speaker)
         let place = 3 * 48_000
@@ -84,7 +84,7 @@ import Testing
     }
 
     /// A release in the middle of the other's words; at the next press only a tone is played.
-    @Test func theEchoOfOnePressIsNotTakenOutOfTheNext() throws {
+    @Test func `the echo of one press is not taken out of the next`() throws {
         let played = PlayedSound()
         let canceller = try EchoCanceller(played)
         let parts = (played, canceller, try NoiseSuppressor(suppressesNoise: false, echo: canceller))
@@ -101,7 +101,7 @@ import Testing
     }
 
     /// 50 parts per million between the cards: the filter runs after the echo, and less of it goes.
-    @Test func clocksThatDriftCostSomeOfIt() throws {
+    @Test func `clocks that drift cost some of it`() throws {
         let speaker = farEnd(seconds: 6)
         let echo = EchoPath(delay: 480).echo(of: speaker)
         let microphone = echo.indices.map { echo[min(echo.count - 1, $0 + Int((Double($0) * 50e-6).rounded()))] }
@@ -113,7 +113,7 @@ import Testing
 
     // MARK: Nothing to do
 
-    @Test func withoutAnythingPlayedSamplesStayAsTheyAre() throws {
+    @Test func `without anything played samples stay as they are`() throws {
         let played = PlayedSound()
         let canceller = try EchoCanceller(played)
         canceller.begin()
@@ -137,7 +137,7 @@ import Testing
     }
 
     /// The packets of a framer, and those of an encoder alone.
-    @Test func withTheSettingOffWhatIsSentIsWhatTheEncoderMakesOfTheSamples() throws {
+    @Test func `with the setting off what is sent is what the encoder makes of the samples`() throws {
         let framer = try SpeechFramer(OpusSettings())
         let encoder = try OpusEncoder(OpusSettings())
         var machine = CaptureStateMachine()
@@ -170,7 +170,7 @@ import Testing
     // MARK: Through the workers
 
     /// A speaker and a microphone in one room, in real time, and nobody in it: what is sent is what is left of the other's voice.
-    @Test func whatTheFarEndSaysDoesNotComeBackToIt() throws {
+    @Test func `what the far end says does not come back to it`() throws {
         // A machine that was halted lets the speaker run dry, and the room is learnt anew: then it is said again.
         var loss = 0.0
         for _ in 1...3 where loss <= 15 { loss = try lossThroughTheWorkers() }

@@ -15,7 +15,7 @@ import Testing
         return (try CaptureEngine(device: .wav(path: path), configuration: configuration, logger: quiet), path)
     }
 
-    @Test func aBurstHasAFirstAndALastFrameAndLastsFromPressToTheEndOfTheTail() throws {
+    @Test func `a burst has a first and a last frame and lasts from press to the end of the tail`() throws {
         let (engine, path) = try microphone(chirps(seconds: 2))
         defer { unlink(path) }
         let owner = Owner(microphone: engine)
@@ -50,7 +50,7 @@ import Testing
         #expect(owner.frames.count == frames.count && engine.statistics.framesDropped == 0)
     }
 
-    @Test func anAbortedBurstEndsAtOnceWithoutALastFrame() throws {
+    @Test func `an aborted burst ends at once without a last frame`() throws {
         let (engine, path) = try microphone(chirps(seconds: 1))
         defer { unlink(path) }
         let owner = Owner(microphone: engine)
@@ -65,7 +65,7 @@ import Testing
         #expect(engine.statistics.deviceStops == 1)
     }
 
-    @Test func aPressWithinTheTailEndsTheOldBurstAndBeginsTheNextWithoutAGap() throws {
+    @Test func `a press within the tail ends the old burst and begins the next without a gap`() throws {
         let (engine, path) = try microphone(chirps(seconds: 2))
         defer { unlink(path) }
         let owner = Owner(microphone: engine)
@@ -83,7 +83,7 @@ import Testing
         #expect(engine.statistics.deviceStarts == 1 && engine.statistics.deviceStops == 1)
     }
 
-    @Test func pressesAndReleasesFasterThanTheThreadStillEndEveryBurst() throws {
+    @Test func `presses and releases faster than the thread still end every burst`() throws {
         let (engine, path) = try microphone(chirps(seconds: 1))
         defer { unlink(path) }
         let owner = Owner(microphone: engine)
@@ -97,7 +97,7 @@ import Testing
         #expect(!engine.isCapturing)
     }
 
-    @Test func aFloodOfCommandsEndsTheBurstInsteadOfLosingTheRelease() throws {
+    @Test func `a flood of commands ends the burst instead of losing the release`() throws {
         let (engine, path) = try microphone(chirps(seconds: 1))
         defer { unlink(path) }
         let owner = Owner(microphone: engine)
@@ -110,7 +110,7 @@ import Testing
         #expect(engine.statistics.deviceStarts == engine.statistics.deviceStops)
     }
 
-    @Test func framesThatNobodyTakesAreDroppedAndCountedAndTheEndStillComes() throws {
+    @Test func `frames that nobody takes are dropped and counted and the end still comes`() throws {
         var configuration = CaptureConfiguration()
         configuration.opus.frameDuration = .milliseconds10
         let (engine, path) = try microphone(chirps(seconds: 1), configuration: configuration)
@@ -127,7 +127,7 @@ import Testing
         #expect(owner.frames.count + engine.statistics.framesDropped >= 150)
     }
 
-    @Test func aMissingOrMalformedFileIsRefusedWhenTheEngineIsMade() {
+    @Test func `a missing or malformed file is refused when the engine is made`() {
         #expect(throws: AudioError.self) {
             _ = try CaptureEngine(device: AudioDevice("wav:/no/such.wav"), logger: quiet)
         }
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func anUnknownALSADeviceEndsTheBurstWithAnErrorThatListsTheKnownOnes() throws {
+    @Test func `an unknown ALSA device ends the burst with an error that lists the known ones`() throws {
         let engine = try CaptureEngine(device: AudioDevice("no-such-device"), logger: quiet)
         let speaker = try PlaybackEngine(device: AudioDevice("no-such-device"), logger: quiet)
         let owner = Owner(microphone: engine, speaker: speaker)
@@ -158,7 +158,7 @@ import Testing
             owner.events.contains { if case .failed(.noSuchDevice) = $0 { true } else { false } })
     }
 
-    @Test func aMissingSpeakerFailsOnceASecondAndNotWithEveryPacket() throws {
+    @Test func `a missing speaker fails once a second and not with every packet`() throws {
         let speaker = try PlaybackEngine(device: AudioDevice("no-such-device"), logger: quiet)
         let owner = Owner(speaker: speaker)
         // 20 ms of silence in SILK (RFC 6716, section 3.1: configuration 1).
@@ -176,7 +176,7 @@ import Testing
     }
 
     /// ALSA's null PCM has no clock: the engine gives it one.
-    @Test func aDeviceWithoutAClockIsPacedByTheEngine() throws {
+    @Test func `a device without a clock is paced by the engine`() throws {
         let engine = try CaptureEngine(device: .alsa("null"), logger: quiet)
         let speaker = try PlaybackEngine(device: .alsa("null"), logger: quiet)
         let owner = Owner(microphone: engine, speaker: speaker)
@@ -203,7 +203,7 @@ import Testing
         return configuration
     }
 
-    @Test func aToneIsPlayedAtItsTimeAndTheFileIsTheTimeSinceTheEngineWasMade() throws {
+    @Test func `a tone is played at its time and the file is the time since the engine was made`() throws {
         let path = temporaryPath("tones.wav")
         defer { unlink(path) }
         let speaker = try PlaybackEngine(device: .wav(path: path), configuration: Self.patient, logger: quiet)
@@ -239,7 +239,7 @@ import Testing
         #expect(abs(samples.count - Int((closed - origin).nanoseconds * 48 / 1_000_000)) < 2_400)
     }
 
-    @Test func withoutKeepingTimeOnlyWhatWasPlayedIsInTheFile() throws {
+    @Test func `without keeping time only what was played is in the file`() throws {
         let path = temporaryPath("packed.wav")
         defer { unlink(path) }
         var configuration = PlaybackConfiguration()
@@ -260,7 +260,7 @@ import Testing
         #expect(samples.count < 48_000 / 3)
     }
 
-    @Test func malformedPacketsAreCountedAndChangeNothingElse() throws {
+    @Test func `malformed packets are counted and change nothing else`() throws {
         let path = temporaryPath("malformed.wav")
         defer { unlink(path) }
         let speaker = try PlaybackEngine(device: .wav(path: path), logger: quiet)
@@ -277,7 +277,7 @@ import Testing
         #expect(owner.events.isEmpty && !speaker.isPlaying)
     }
 
-    @Test func flushEndsTheBurst() throws {
+    @Test func `flush ends the burst`() throws {
         let path = temporaryPath("flush.wav")
         let (engine, source) = try microphone(chirps(seconds: 2))
         defer {
@@ -297,7 +297,7 @@ import Testing
         #expect(owner.run(for: .seconds(8)) { !speaker.isPlaying })
     }
 
-    @Test func idleEnginesDoNotWake() throws {
+    @Test func `idle engines do not wake`() throws {
         let path = temporaryPath("idle.wav")
         let (engine, source) = try microphone(chirps(seconds: 1))
         defer {
@@ -323,7 +323,7 @@ import Testing
     }
 
     /// What is spoken is heard: aligned by correlation, from the first sample to the last before the release.
-    @Test(arguments: [48_000, 44_100, 16_000]) func whatIsSpokenIsHeardWholeAndInTime(rate: Int) throws {
+    @Test(arguments: [48_000, 44_100, 16_000]) func `what is spoken is heard whole and in time`(rate: Int) throws {
         // A machine that was halted for a moment stretches what is heard; then it is said again.
         let isClear = try (1...4).contains { _ in try isHeardClearlyAndInTime(rate: rate) }
         #expect(isClear)

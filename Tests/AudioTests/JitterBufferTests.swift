@@ -6,7 +6,7 @@ import Testing
 @testable import Audio
 
 @Suite struct JitterBufferTests {
-    @Test func aBurstInOrderIsPlayedInOrderAfterTheTargetAndEndsWithItsLastPacket() {
+    @Test func `a burst in order is played in order after the target and ends with its last packet`() {
         var bench = JitterBench()
         let start = bench.now
         for sequence in 0..<10 {
@@ -25,7 +25,7 @@ import Testing
         #expect((20...22).contains(Double(bench.transits[0] - start.nanoseconds) / 1e6))
     }
 
-    @Test func theFirstPacketWaitsForTheInitialTarget() {
+    @Test func `the first packet waits for the initial target`() {
         var settings = JitterBufferSettings()
         settings.targetInitial = .milliseconds(100)
         var bench = JitterBench(settings)
@@ -36,7 +36,7 @@ import Testing
         #expect(bench.sequences == [0])
     }
 
-    @Test func reorderedPacketsAreSorted() {
+    @Test func `reordered packets are sorted`() {
         var bench = JitterBench()
         for sequence in [0, 2, 1, 4, 3] {
             bench.insert(sequence, marker: sequence == 0)
@@ -48,7 +48,7 @@ import Testing
         #expect(bench.machine.statistics.lost == 0)
     }
 
-    @Test func aMarkerThatComesBehindItsSuccessorsStillBeginsTheSameBurst() {
+    @Test func `a marker that comes behind its successors still begins the same burst`() {
         var bench = JitterBench()
         bench.insert(101)
         bench.insert(100, marker: true)
@@ -59,7 +59,7 @@ import Testing
         #expect(bench.ends == [.complete])
     }
 
-    @Test func aDuplicateIsPlayedOnce() {
+    @Test func `a duplicate is played once`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         #expect(bench.insert(0, marker: true) == .duplicate)
@@ -72,7 +72,7 @@ import Testing
         #expect(bench.machine.statistics.duplicate == 2)
     }
 
-    @Test func aLostPacketIsRecoveredFromItsSuccessor() {
+    @Test func `a lost packet is recovered from its successor`() {
         var bench = JitterBench()
         for sequence in [0, 1, 3, 4] {
             bench.insert(sequence, marker: sequence == 0)
@@ -86,7 +86,7 @@ import Testing
         #expect(bench.machine.statistics.recovered == 1)
     }
 
-    @Test func ofSeveralLostPacketsTheLastIsRecoveredAndTheOthersConcealed() {
+    @Test func `of several lost packets the last is recovered and the others concealed`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.insert(4)
@@ -99,7 +99,7 @@ import Testing
         #expect(bench.machine.statistics.lost == 3)
     }
 
-    @Test func aPacketThatComesAfterItWasPassedOverIsLate() {
+    @Test func `a packet that comes after it was passed over is late`() {
         var bench = JitterBench()
         for sequence in [0, 2, 3, 4] { bench.insert(sequence, marker: sequence == 0) }
         bench.play(100)
@@ -107,7 +107,7 @@ import Testing
         #expect(bench.machine.statistics.late == 1)
     }
 
-    @Test func whenNothingIsThereInventedSoundWaitsAndThePacketIsPlayedWhenItComes() {
+    @Test func `when nothing is there invented sound waits and the packet is played when it comes`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.play(100)
@@ -120,7 +120,7 @@ import Testing
         #expect(bench.machine.statistics.lost == 0)
     }
 
-    @Test func aBurstWhoseEndIsNeverAnnouncedEndsAfterTheSilence() {
+    @Test func `a burst whose end is never announced ends after the silence`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.play(2_980)
@@ -131,7 +131,7 @@ import Testing
         #expect(bench.invented <= JitterBufferStateMachine.concealMax)
     }
 
-    @Test func aBurstWhoseLastPacketsAreLostEndsSoonAfterItsEndWasAnnounced() {
+    @Test func `a burst whose last packets are lost ends soon after its end was announced`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.machine.end(lastSequence: 3)
@@ -140,7 +140,7 @@ import Testing
         #expect(bench.machine.statistics.lost == 3)
     }
 
-    @Test func aSecondBurstBehindTheFirstWaitsForItsEnd() {
+    @Test func `a second burst behind the first waits for its end`() {
         var bench = JitterBench()
         bench.insert(10, marker: true)
         bench.insert(11)
@@ -153,7 +153,7 @@ import Testing
         #expect(bench.firsts == 2)
     }
 
-    @Test func aThirdBurstEndsTheFirst() {
+    @Test func `a third burst ends the first`() {
         var bench = JitterBench()
         for start in [0, 9_000, 20_000] {
             for step in 0..<3 { bench.insert(start + step, base: UInt32(start) &* 77_777, marker: step == 0) }
@@ -164,7 +164,7 @@ import Testing
         #expect(bench.sequences.starts(with: [9_000, 9_001, 9_002]))
     }
 
-    @Test func numbersAndTimesWrapAround() {
+    @Test func `numbers and times wrap around`() {
         var bench = JitterBench()
         for step in 0..<20 {
             bench.insert((65_530 + step) % 65_536, time: step * 960, base: .max - 5_000, marker: step == 0)
@@ -177,7 +177,7 @@ import Testing
         #expect(bench.machine.statistics.lost == 0)
     }
 
-    @Test func timeThatTheTalkerLeftOutPassesInSilence() {
+    @Test func `time that the talker left out passes in silence`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.play(20)
@@ -194,7 +194,7 @@ import Testing
         #expect(bench.ends == [.complete])
     }
 
-    @Test func aTimestampThatJumpsByHoursWithoutThatTimePassingDoesNotStopTheBurst() {
+    @Test func `a timestamp that jumps by hours without that time passing does not stop the burst`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.insert(1)
@@ -206,7 +206,7 @@ import Testing
         #expect(bench.machine.isIdle)
     }
 
-    @Test func speechHeldUntilTheGrantIsPlayedWholeAndTheDelayShrinks() {
+    @Test func `speech held until the grant is played whole and the delay shrinks`() {
         var bench = JitterBench()
         // A second of speech at once, then two seconds in real time.
         for sequence in 0..<50 { bench.insert(sequence, marker: sequence == 0) }
@@ -222,7 +222,7 @@ import Testing
         #expect(bench.machine.statistics.dropped == 0)
     }
 
-    @Test func theTargetFollowsTheMeasuredJitterWithinItsBounds() {
+    @Test func `the target follows the measured jitter within its bounds`() {
         var calm = JitterBench()
         for sequence in 0..<400 {
             calm.insert(sequence, marker: sequence == 0)
@@ -248,7 +248,7 @@ import Testing
         #expect(absurd.machine.target == .milliseconds(400))
     }
 
-    @Test func flushForgetsEverythingAndStraysOfTheFinishedBurstStayOut() {
+    @Test func `flush forgets everything and strays of the finished burst stay out`() {
         var bench = JitterBench()
         for sequence in 0..<5 { bench.insert(sequence, marker: sequence == 0) }
         bench.play(60)
@@ -260,7 +260,7 @@ import Testing
         #expect(bench.insert(5, marker: true) == .stored)
     }
 
-    @Test func aFullBufferRefusesAndCounts() {
+    @Test func `a full buffer refuses and counts`() {
         var bench = JitterBench()
         for sequence in 0..<JitterBufferStateMachine.slotCount {
             #expect(bench.insert(sequence, marker: sequence == 0) == .stored)
@@ -269,7 +269,7 @@ import Testing
         #expect(bench.machine.statistics.dropped == 1)
     }
 
-    @Test func anEmptyOrOversizedPayloadIsRefused() {
+    @Test func `an empty or oversized payload is refused`() {
         var bench = JitterBench()
         #expect(bench.insert(0, marker: true, payload: []) == .full)
         #expect(bench.insert(0, marker: true, payload: [UInt8](repeating: 1, count: 1276)) == .full)
@@ -279,7 +279,7 @@ import Testing
 
     /// Loss, duplicates, reordering and jitter: whatever the network does, the order holds, nothing plays twice,
     /// everything is accounted for, and the machine comes to rest.
-    @Test(arguments: 0..<60) func underAnyNetworkTheOrderHoldsAndTheBurstEnds(seed: Int) {
+    @Test(arguments: 0..<60) func `under any network the order holds and the burst ends`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var settings = JitterBufferSettings()
         settings.targetInitial = .milliseconds(Int.random(in: 0...200, using: &generator))
@@ -327,7 +327,7 @@ import Testing
     }
 
     /// Random garbage in every field: the machine never traps, stays within its bounds, and comes to rest.
-    @Test(arguments: 0..<20) func anyPacketsLeaveTheMachineSane(seed: Int) {
+    @Test(arguments: 0..<20) func `any packets leave the machine sane`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed) &+ 1_000)
         var bench = JitterBench()
         for _ in 0..<600 {

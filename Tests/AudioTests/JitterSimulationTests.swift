@@ -136,7 +136,7 @@ struct NetworkSimulation {
         #expect(bench.ends.count == 1, "\(what)")
     }
 
-    @Test func lossAndJitterTable() {
+    @Test func `loss and jitter table`() {
         var generator = SeededGenerator(seed: 11)
         for frame in [10, 20] {
             for jitter in [0.0, 5, 20, 50, 100] {
@@ -167,7 +167,7 @@ struct NetworkSimulation {
         }
     }
 
-    @Test func repairTable() {
+    @Test func `repair table`() {
         var generator = SeededGenerator(seed: 12)
         for loss in [0.05, 0.15, 0.3] {
             for time in [10.0, 30, 60, 100, 150, 200, nil] {
@@ -193,7 +193,7 @@ struct NetworkSimulation {
     }
 
     /// Two seconds without a packet: what was said then is repaired, and plays late, whole, in order, once.
-    @Test(arguments: [10, 20], [10.0, 60, 200]) func aGapOfTwoSecondsIsPlayedWholeAndCaughtUp(
+    @Test(arguments: [10, 20], [10.0, 60, 200]) func `a gap of two seconds is played whole and caught up`(
         frame: Int, repairTime: Double
     ) {
         var generator = SeededGenerator(seed: UInt64(frame) + UInt64(repairTime))
@@ -221,7 +221,7 @@ struct NetworkSimulation {
         }
     }
 
-    @Test(arguments: [10, 20]) func speechHeldForASecondIsPlayedWholeAndCaughtUp(frame: Int) {
+    @Test(arguments: [10, 20]) func `speech held for a second is played whole and caught up`(frame: Int) {
         var generator = SeededGenerator(seed: 5)
         var network = NetworkSimulation()
         network.frame = frame
@@ -234,7 +234,7 @@ struct NetworkSimulation {
         #expect(outcome.delayLast < 60)
     }
 
-    @Test func aGapThatNoRepairComesForIsWaitedForTwiceAndNeverAgain() {
+    @Test func `a gap that no repair comes for is waited for twice and never again`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
         bench.play(30)
@@ -253,7 +253,7 @@ struct NetworkSimulation {
         #expect(bench.sequences == bench.sequences.sorted())
     }
 
-    @Test func aRepairedPacketDoesNotCountAsDelay() {
+    @Test func `a repaired packet does not count as delay`() {
         var bench = JitterBench()
         for sequence in 0..<200 {
             if sequence % 50 != 49 { bench.insert(sequence, marker: sequence == 0) }
@@ -265,7 +265,7 @@ struct NetworkSimulation {
     }
 
     /// Any arrivals at all, repaired and not, with ends and flushes in between: bounds hold, and it comes to rest.
-    @Test(arguments: 0..<40) func anyArrivalsKeepTheInvariants(seed: Int) {
+    @Test(arguments: 0..<40) func `any arrivals keep the invariants`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed) &+ 77)
         var network = NetworkSimulation()
         network.frame = [10, 20, 40, 60].randomElement(using: &generator) ?? 10

@@ -5,13 +5,13 @@ import Testing
 @testable import Audio
 
 @Suite struct LostSamplesTests {
-    @Test func aMicrophoneThatLosesNothingIsToldOfNothing() {
+    @Test func `a microphone that loses nothing is told of nothing`() {
         var run = LostRun()
         run.capture(for: .seconds(60))
         #expect(run.lost == .zero)
     }
 
-    @Test(arguments: [5.4, 11, 40, 200]) func stepsThatAreLeftOutAreTold(milliseconds: Double) {
+    @Test(arguments: [5.4, 11, 40, 200]) func `steps that are left out are told`(milliseconds: Double) {
         var run = LostRun()
         run.capture(for: .seconds(1))
         let span = Duration.nanoseconds(Int(milliseconds * 1e6))
@@ -23,7 +23,7 @@ import Testing
         #expect(abs((run.lost - span).milliseconds) < 1)
     }
 
-    @Test func smallLossesAddUp() {
+    @Test func `small losses add up`() {
         var run = LostRun()
         run.mind = .milliseconds(10)
         run.capture(for: .seconds(1))
@@ -35,7 +35,7 @@ import Testing
     }
 
     /// The card is 300 ppm slow, or fast: an hour.
-    @Test(arguments: [-300.0, 300.0]) func aDriftIsNoLoss(partsPerMillion: Double) {
+    @Test(arguments: [-300.0, 300.0]) func `a drift is no loss`(partsPerMillion: Double) {
         var run = LostRun()
         run.partsPerMillion = partsPerMillion
         run.mind = .milliseconds(10)
@@ -44,7 +44,7 @@ import Testing
     }
 
     /// The thread, or the machine, gets no turn: what waits in the device is read afterwards.
-    @Test(arguments: [20, 100, 190]) func aLateThreadIsNoLoss(milliseconds: Int) {
+    @Test(arguments: [20, 100, 190]) func `a late thread is no loss`(milliseconds: Int) {
         var run = LostRun()
         for _ in 0..<20 {
             run.capture(for: .milliseconds(330))
@@ -54,7 +54,7 @@ import Testing
     }
 
     /// Another program leaves, and the graph's step is four times as long: read later, said at the same time.
-    @Test func aLongerStepIsNoLoss() {
+    @Test func `a longer step is no loss`() {
         var run = LostRun()
         run.capture(for: .seconds(1))
         run.step = 1_024
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// A server whose word on its own delay changes, while samples come as they came.
-    @Test func aWordOfTheDeviceAloneIsNoLoss() {
+    @Test func `a word of the device alone is no loss`() {
         var run = LostRun()
         run.capture(for: .seconds(1))
         run.saidWrongBy = .milliseconds(30)
@@ -72,7 +72,7 @@ import Testing
     }
 
     /// The whole burst: frames after a loss have the times at which they were said, and the end is where the finger let go.
-    @Test func packetsAfterALossLeaveOutItsTime() throws {
+    @Test func `packets after a loss leave out its time`() throws {
         let rings = try CaptureRings()
         let burst = CaptureBurst(rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false)
         let pressed = Instant.zero + .seconds(1_000)

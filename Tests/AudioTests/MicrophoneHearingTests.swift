@@ -25,7 +25,7 @@ import Testing
         return found
     }
 
-    @Test func aMicrophoneHearsWhenItsNoiseBeginsAndNotByAClick() throws {
+    @Test func `a microphone hears when its noise begins and not by a click`() throws {
         var generator = SeededGenerator(seed: 1)
         // 800 ms of zeros and of a decoder's last bit, with a click, then a quiet room.
         var samples = (0..<38_400).map { _ in Float(Int.random(in: -1...1, using: &generator)) / 32_768 }
@@ -49,7 +49,7 @@ import Testing
         #expect(rest.isPassed)
     }
 
-    @Test func aSilentMicrophoneIsTakenAsItIsAfterTwoAndAHalfSeconds() throws {
+    @Test func `a silent microphone is taken as it is after two and a half seconds`() throws {
         var hearing = MicrophoneHearing()
         hearing.begin(waitsForLevel: true, afterGoAhead: false, at: start)
         let found = outcomes([Float](repeating: 0, count: 48_000 * 4), &hearing)
@@ -57,7 +57,7 @@ import Testing
         #expect((119_000...121_000).contains(found[0].0) && (143_000...145_000).contains(found[1].0))
     }
 
-    @Test func aMicrophoneThatGivesNothingAtAllIsNotWaitedForLonger() {
+    @Test func `a microphone that gives nothing at all is not waited for longer`() {
         var hearing = MicrophoneHearing()
         hearing.begin(waitsForLevel: true, afterGoAhead: true, at: start)
         var sample: Float = 0
@@ -68,14 +68,14 @@ import Testing
         #expect(hearing.isPassed)
     }
 
-    @Test func onlyBlueALSAIsWaitedForByItself() throws {
+    @Test func `only blue ALSAIs waited for by itself`() throws {
         #expect(MicrophoneStart.automatic.waitsForLevel(of: .alsa("bluealsa:DEV=00:11:22:33:44:55,PROFILE=sco")))
         #expect(!MicrophoneStart.automatic.waitsForLevel(of: .alsa("default")))
         #expect(MicrophoneStart.whenHeard.waitsForLevel(of: .alsa("default")))
         #expect(!MicrophoneStart.atOnce.waitsForLevel(of: .alsa("bluealsa")))
     }
 
-    @Test func whatIsSaidBeforeTheGoAheadIsNotSent() throws {
+    @Test func `what is said before the go ahead is not sent`() throws {
         let path = temporaryPath("headset.wav")
         // 300 ms of a link that does not run yet.
         writeFile(path, wav([Float](repeating: 0, count: 14_400) + chirps(seconds: 3)))

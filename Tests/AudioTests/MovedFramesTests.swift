@@ -9,7 +9,7 @@ import Testing
 
     /// An hour of playing on a card that is fast or slow: it is never taken for one without a clock, and
     /// what is ahead is never much more than what waits.
-    @Test(arguments: [-500, -200, 0, 200, 500]) func aCardsDriftIsNoLackOfAClock(partsPerMillion: Int) {
+    @Test(arguments: [-500, -200, 0, 200, 500]) func `a cards drift is no lack of a clock`(partsPerMillion: Int) {
         let rate = 48_000.0 * (1 + Double(partsPerMillion) / 1e6)
         var moved = MovedFrames(rate: 48_000, at: start)
         var (written, most, least, pauses) = (0, 0, Int.max, 0)
@@ -29,7 +29,7 @@ import Testing
     }
 
     /// The same for reading, where nothing is ever seen to wait.
-    @Test(arguments: [-500, 0, 500]) func aMicrophonesDriftIsNone(partsPerMillion: Int) {
+    @Test(arguments: [-500, 0, 500]) func `a microphones drift is none`(partsPerMillion: Int) {
         let rate = 48_000.0 * (1 + Double(partsPerMillion) / 1e6)
         var moved = MovedFrames(rate: 48_000, at: start)
         var (read, pauses) = (0, 0)
@@ -43,7 +43,7 @@ import Testing
         #expect(pauses == 0)
     }
 
-    @Test func whatTakesEverythingAtOnceIsLeftAloneUntilItsTimeHasCome() {
+    @Test func `what takes everything at once is left alone until its time has come`() {
         var moved = MovedFrames(rate: 48_000, at: start)
         var now = start
         var frames = 0
@@ -56,7 +56,7 @@ import Testing
         #expect(ahead >= 0 && ahead < 100, "\(ahead) ms ahead")
     }
 
-    @Test func aServerThatHoldsWhatItTookIsNotTakenForOneThatRanDry() {
+    @Test func `a server that holds what it took is not taken for one that ran dry`() {
         var moved = MovedFrames(rate: 48_000, at: start)
         moved.add(960)
         moved.isSeen(waiting: 960, at: start)

@@ -6,7 +6,7 @@ import Testing
 @testable import Audio
 
 @Suite(.serialized) struct ProbeTests {
-    @Test func theRealTimeThreadsAllocateNothingAndLockNothingWhileTheyRun() throws {
+    @Test func `the real time threads allocate nothing and lock nothing while they run`() throws {
         let program = try #require(probe, "AudioProbe was not built: swift build --build-tests")
         let (source, sink) = (temporaryPath("mic.wav"), temporaryPath("ear.wav"))
         writeFile(source, wav(chirps(seconds: 3, rate: 44_100), rate: 44_100))
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(.enabled(if: hasPulse, "needs pulseaudio and libasound2-plugins"))
-    func throughPulseAudioWhatIsSpokenIsHeardAndNoStreamIsLeftOpen() throws {
+    func `through PulseAudio what is spoken is heard and no stream is left open`() throws {
         let pulse = try PrivatePulse()
         defer { pulse.stop() }
         let program = try #require(probe, "AudioProbe was not built: swift build --build-tests")

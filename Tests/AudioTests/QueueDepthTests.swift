@@ -8,7 +8,7 @@ import Testing
 @Suite struct QueueDepthTests {
     private func at(_ milliseconds: Int) -> Instant { Instant.zero + .milliseconds(milliseconds) }
 
-    @Test func theQueueBeginsWithTheLeastAndGrowsWhenItRunsEmptyAgain() {
+    @Test func `the queue begins with the least and grows when it runs empty again`() {
         var queue = QueueDepth(least: .microseconds(7_500))
         queue.started(at: at(0))
         #expect(queue.depth == .microseconds(7_500))
@@ -47,7 +47,7 @@ import Testing
         return hasChanged
     }
 
-    @Test func theQueueShrinksOnlyAfterCalmInWhichItNeverCameNearEmptiness() {
+    @Test func `the queue shrinks only after calm in which it never came near emptiness`() {
         var queue = QueueDepth(least: .milliseconds(5))
         var now = at(0)
         queue.ranEmpty(at: now)
@@ -69,7 +69,7 @@ import Testing
         #expect(!tooSoon && inTime)
     }
 
-    @Test func burstsTooShortToJudgeByAddUpAndPausesDoNotCount() {
+    @Test func `bursts too short to judge by add up and pauses do not count`() {
         var queue = QueueDepth(least: .milliseconds(5))
         var now = at(0)
         queue.ranEmpty(at: now)
@@ -82,7 +82,7 @@ import Testing
         #expect(changes == [5])
     }
 
-    @Test func aDeepQueueThatIsHardlyUsedShrinksByHalfOfWhatItDidNotNeed() {
+    @Test func `a deep queue that is hardly used shrinks by half of what it did not need`() {
         var queue = QueueDepth(least: .microseconds(7_500))
         for time in 0..<5 { queue.ranEmpty(at: at(time)) }
         #expect(queue.depth == .microseconds(27_500))
@@ -91,7 +91,7 @@ import Testing
         #expect(queue.depth == .milliseconds(20))
     }
 
-    @Test(arguments: 0..<50 as Range<UInt64>) func theQueueKeepsItsBoundsWhateverHappens(seed: UInt64) {
+    @Test(arguments: 0..<50 as Range<UInt64>) func `the queue keeps its bounds whatever happens`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let least = Duration.microseconds(Int.random(in: 0...100_000, using: &generator))
         var queue = QueueDepth(least: least)
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func whatADeviceHasShownIsRememberedByItsName() {
+    @Test func `what a device has shown is remembered by its name`() {
         let name = temporaryPath("device")
         var queue = QueueMemory.depth(of: name, least: .milliseconds(5))
         queue.ranEmpty(at: at(0))
@@ -123,7 +123,7 @@ import Testing
 
     /// A machine that was busy and then is not: the queue comes back to the least within a minute of talk in short bursts,
     /// without running empty once more.
-    @Test func afterABusyTimeTheQueueIsSoonShortAgain() {
+    @Test func `after a busy time the queue is soon short again`() {
         var run = QueueRun(burst: .seconds(3))
         run.play(for: .seconds(60), late: busyMachine)
         let afterBusy = run.queue.depth
@@ -138,7 +138,8 @@ import Testing
 
     /// Shrinking must not be paid for by the ear: over ten minutes of talk on a machine that stays busy the queue runs empty a few
     /// times a minute, for some milliseconds each.
-    @Test(arguments: [Duration.seconds(3), .seconds(30)]) func onABusyMachineTheQueueFindsItsDepthAndKeepsIt(
+    @Test(arguments: [Duration.seconds(3), .seconds(30)])
+    func `on a busy machine the queue finds its depth and keeps it`(
         burst: Duration
     ) {
         var run = QueueRun(burst: burst)
@@ -155,14 +156,14 @@ import Testing
     }
 
     /// A halt of 20 ms three times a minute and nothing else: no word has to wait for it all the time.
-    @Test func rareHaltsAreLetPass() {
+    @Test func `rare halts are let pass`() {
         var run = QueueRun(burst: .seconds(4))
         run.play(for: .seconds(600)) { $0 % 8_000 == 7_999 ? .milliseconds(20) : .microseconds(100) }
         #expect(run.queue.depth == run.queue.least && run.emptied == 30)
     }
 
     /// One every two seconds is too many: the wait for calm grows beyond the pauses between them.
-    @Test func haltsThatComeAgainAndAgainAreLearned() {
+    @Test func `halts that come again and again are learned`() {
         var run = QueueRun(burst: .seconds(4))
         let halts: (Int) -> Duration = { $0 % 800 == 799 ? .milliseconds(20) : .microseconds(100) }
         run.play(for: .seconds(600), late: halts)
@@ -173,7 +174,7 @@ import Testing
     }
 
     /// What a sound server makes of its device's first blocks says nothing of the ones that follow.
-    @Test func runningEmptyWhileADeviceIsWokenIsNotCounted() {
+    @Test func `running empty while a device is woken is not counted`() {
         var queue = QueueDepth(least: .milliseconds(5))
         queue.started(at: at(1_000), isCold: true)
         for time in 1_000..<1_200 { queue.ranEmpty(at: at(time)) }

@@ -5,7 +5,7 @@ import Testing
 @testable import Audio
 
 @Suite struct SPSCRingTests {
-    @Test func slotsComeOutInOrderWithTheirPayload() {
+    @Test func `slots come out in order with their payload`() {
         let ring = SPSCRing<UInt32>(capacity: 4, payloadCapacity: 8)
         for round in 0..<10 as Range<UInt32> {
             let bytes = [UInt8](repeating: UInt8(round), count: Int(round % 9))
@@ -17,7 +17,7 @@ import Testing
         #expect(ring.pop { header, _ in header } == nil)
     }
 
-    @Test func aFullRingRefusesAndAReserveIsKept() {
+    @Test func `a full ring refuses and a reserve is kept`() {
         let ring = SPSCRing<Int>(capacity: 4, payloadCapacity: 0)
         #expect(ring.push(1, reserve: 2))
         #expect(ring.push(2, reserve: 2))
@@ -28,12 +28,12 @@ import Testing
         #expect(ring.count == 4)
     }
 
-    @Test func aPayloadLongerThanASlotIsRefused() {
+    @Test func `a payload longer than a slot is refused`() {
         let ring = SPSCRing<Int>(capacity: 4, payloadCapacity: 2)
         #expect([1, 2, 3].withUnsafeBytes { !ring.push(1, $0) })
     }
 
-    @Test func twoThreadsLoseAndInventNothing() async {
+    @Test func `two threads lose and invent nothing`() async {
         let ring = SPSCRing<Int>(capacity: 16, payloadCapacity: 8)
         let count = 100_000
         async let sent: Void = Task.detached {

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct ServerQueueTests {
     /// PulseAudio: plays what is there, in steps as short as a block.
-    @Test func aServerThatTakesWhateverIsThereGetsNoLongerQueueThanBefore() {
+    @Test func `a server that takes whatever is there gets no longer queue than before`() {
         var run = ServerRun(.takesAll, step: 100)
         run.play(for: .seconds(5))
         #expect(run.queue.learned.step == .zero && run.queue.learned.isProven)
@@ -15,7 +15,7 @@ import Testing
     }
 
     /// PulseAudio on a busy machine: late at the start and now and then, and what it takes is of any length.
-    @Test func aServerThatIsLateIsNotTakenForOneThatWantsMore() {
+    @Test func `a server that is late is not taken for one that wants more`() {
         var run = ServerRun(.takesAll, step: 100)
         run.delayServer(by: .milliseconds(60))
         for round in 0..<100 {
@@ -29,7 +29,7 @@ import Testing
 
     /// PipeWire's PulseAudio interface: nothing is taken of a queue that is shorter than a step, and nothing is said.
     @Test(arguments: [128, 256, 512, 1_024, 2_048, 8_192])
-    func aServerThatTakesNothingOfAShortQueueIsSoonGivenWholeSteps(step: Int) {
+    func `a server that takes nothing of a short queue is soon given whole steps`(step: Int) {
         var run = ServerRun(.takesWholeSteps, step: step)
         run.play(for: .seconds(2))
         #expect(!run.isLost && run.taken > 48_000, "\(run.taken) frames were taken")
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// PipeWire's own plug-in: plays what is there and reports the underrun.
-    @Test(arguments: [64, 256, 1_024, 4_096]) func aServerThatReportsUnderrunsIsGivenWholeSteps(step: Int) {
+    @Test(arguments: [64, 256, 1_024, 4_096]) func `a server that reports underruns is given whole steps`(step: Int) {
         var run = ServerRun(.reportsUnderruns, step: step)
         run.play(for: .seconds(3))
         #expect(!run.isLost && run.taken > 48_000)
@@ -59,7 +59,7 @@ import Testing
     }
 
     /// Another program comes and goes, and the graph's step with it.
-    @Test func theQueueFollowsAStepThatChanges() {
+    @Test func `the queue follows a step that changes`() {
         var run = ServerRun(.takesWholeSteps, step: 256)
         run.play(for: .seconds(1))
         run.step = 1_024
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// ALSA's null: the clock of this machine is all there is.
-    @Test func aPCMWithoutAClockIsWrittenToInRealTime() {
+    @Test func `a PCM without a clock is written to in real time`() {
         var run = ServerRun(.hasNoClock, step: 1)
         run.play(for: .seconds(5))
         #expect(run.queue.learned.step == .zero && run.queue.refusals == 0)
@@ -82,7 +82,7 @@ import Testing
     }
 
     /// A bound: a third of a second, or three steps.
-    @Test func aServerThatCeasesToTakeIsToldSoon() {
+    @Test func `a server that ceases to take is told soon`() {
         for step in [100, 256, 1_024] {
             var run = ServerRun(step == 100 ? .takesAll : .takesWholeSteps, step: step)
             run.play(for: .seconds(1))
@@ -94,7 +94,7 @@ import Testing
     }
 
     /// The longest step of PipeWire's, which nobody told of: two of them missed at the start are no lost device.
-    @Test func aYoungStreamIsGivenThreeOfTheLongestSteps() {
+    @Test func `a young stream is given three of the longest steps`() {
         var queue = ServerQueue()
         var now = Instant.zero + .seconds(100)
         queue.started(rate: 48_000, block: 120, capacity: 12_000, stepTold: 256, at: now)
@@ -113,7 +113,7 @@ import Testing
     }
 
     /// One that never begins is the worker's to give up (`StallClock`); it gets no more silence than the buffer holds.
-    @Test func aServerThatNeverBeginsIsNotTakenForLostAndNotFilledWithoutEnd() {
+    @Test func `a server that never begins is not taken for lost and not filled without end`() {
         var run = ServerRun(.takesWholeSteps, step: 256)
         run.isDead = true
         run.play(for: .seconds(10))
@@ -121,7 +121,7 @@ import Testing
         #expect(run.queued <= run.capacity)
     }
 
-    @Test func aHaltOfTheMachineIsNoLossOfItsServer() {
+    @Test func `a halt of the machine is no loss of its server`() {
         var run = ServerRun(.takesWholeSteps, step: 256)
         run.play(for: .seconds(1))
         run.halt(for: .seconds(60))
@@ -130,7 +130,7 @@ import Testing
     }
 
     /// A thread that comes too late for one step has lapsed once, and the queue that follows is not longer for it.
-    @Test func aLateThreadIsALapseAndNoLongerStep() {
+    @Test func `a late thread is a lapse and no longer step`() {
         var run = ServerRun(.takesWholeSteps, step: 256)
         run.play(for: .seconds(1))
         let refusals = run.queue.refusals
@@ -140,7 +140,7 @@ import Testing
         #expect(run.queue.target(run.depth) == 376)
     }
 
-    @Test(arguments: [8_000, 44_100, 96_000, 192_000]) func framesAndTimesAgreeAtEveryRate(rate: Int) {
+    @Test(arguments: [8_000, 44_100, 96_000, 192_000]) func `frames and times agree at every rate`(rate: Int) {
         for step in [64, 236, 256, 1_024, 4_096] {
             var queue = ServerQueue()
             queue.started(rate: rate, block: rate / 400, capacity: rate, stepTold: step, at: .zero)

@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(arguments: [8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 88_200, 96_000, 192_000, 47_999])
-    func aSineComesThroughAtEitherRateInTimeAndClean(rate: Int) throws {
+    func `a sine comes through at either rate in time and clean`(rate: Int) throws {
         for (from, to) in [(rate, 48_000), (48_000, rate)] {
             let hertz = 1_000.0
             let output = try convert(sine(hertz, rate: from, seconds: 0.5), from: from, to: to, part: from / 200)
@@ -47,18 +47,18 @@ import Testing
         }
     }
 
-    @Test func whatTheLowerRateCannotCarryIsNotFoldedBack() throws {
+    @Test func `what the lower rate cannot carry is not folded back`() throws {
         let output = try convert(sine(15_000, rate: 48_000, seconds: 0.2), from: 48_000, to: 16_000, part: 240)
         let loudest = output.dropFirst(200).dropLast(200).map(abs).max() ?? 1
         #expect(loudest < 0.5 * 0.001)
     }
 
-    @Test func anUnusableRateIsRefused() {
+    @Test func `an unusable rate is refused`() {
         #expect(Resampler(from: 0, to: 48_000, inputMax: 1) == nil)
         #expect(Resampler(from: 48_000, to: 1_000_000, inputMax: 1) == nil)
     }
 
-    @Test func theCodecGivesBackWhatWasSpokenALittleLater() throws {
+    @Test func `the codec gives back what was spoken a little later`() throws {
         for duration in [OpusSettings.FrameDuration.milliseconds10, .milliseconds20] {
             var settings = OpusSettings()
             settings.frameDuration = duration
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test(arguments: 0..<40) func noPacketCrashesTheDecoder(seed: Int) throws {
+    @Test(arguments: 0..<40) func `no packet crashes the decoder`(seed: Int) throws {
         var generator = SeededGenerator(seed: UInt64(seed))
         let decoder = try OpusDecoder()
         var buffer = [Float](repeating: 0, count: OpusDecoder.samplesMax)
@@ -112,7 +112,7 @@ import Testing
     }
 
     @Test(arguments: [SampleFormat.unsigned8, .signed16, .signed24Packed, .signed32, .float32])
-    func everySampleValueSurvivesEncoding(format: SampleFormat) {
+    func `every sample value survives encoding`(format: SampleFormat) {
         let wild: [Float] = [.nan, .infinity, -.infinity, 2, -2, 1, -1, 0, .leastNonzeroMagnitude]
         var bytes = [UInt8](repeating: 0, count: wild.count * 2 * 4)
         var back = [Float](repeating: 0, count: wild.count)

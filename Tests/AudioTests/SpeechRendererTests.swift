@@ -91,7 +91,7 @@ import Testing
         stride(from: 0, to: samples.count - 959, by: 960).count { power(samples[$0..<$0 + 960]) > 1e-3 } * 20
     }
 
-    @Test func onAnEvenNetworkSpeechIsHeardAsItIsAfterAFewMilliseconds() throws {
+    @Test func `on an even network speech is heard as it is after a few milliseconds`() throws {
         let (spoken, packets) = try Self.speech(seconds: 4)
         let heard = try play(
             packets, at: packets.indices.map { (Double($0 * 10 + 40), $0, false) }, for: 4_500)
@@ -106,7 +106,7 @@ import Testing
         #expect(abs(loudMilliseconds(heard.samples) - loudMilliseconds(spoken)) < 150)
     }
 
-    @Test func speechHeldForASecondIsCaughtUpWithinAFewSeconds() throws {
+    @Test func `speech held for a second is caught up within a few seconds`() throws {
         let (spoken, packets) = try Self.speech(seconds: 8)
         // The first second comes within 200 ms once it may.
         let times = packets.indices.map { (max(Double($0 * 10 + 40), 1_040 + Double($0) * 2), $0, false) }
@@ -121,7 +121,7 @@ import Testing
         #expect(Double(loudMilliseconds(heard.samples)) > 0.79 * Double(loudMilliseconds(spoken)))
     }
 
-    @Test func aGapOfTwoSecondsIsHeardLateAndWhole() throws {
+    @Test func `a gap of two seconds is heard late and whole`() throws {
         let (spoken, packets) = try Self.speech(seconds: 12)
         let gap = 300..<500
         let times = packets.indices.map { index in
@@ -140,7 +140,7 @@ import Testing
     }
 
     /// Any bytes that pass for Opus, at any time: the samples stay finite, every burst ends, and it comes to rest.
-    @Test(arguments: 0..<10) func anyPacketsAreSurvived(seed: Int) throws {
+    @Test(arguments: 0..<10) func `any packets are survived`(seed: Int) throws {
         var generator = SeededGenerator(seed: UInt64(seed) &+ 500)
         let renderer = try SpeechRenderer(.init(), decoder: OpusDecoder())
         var now = Instant(nanoseconds: 1_000_000_000)

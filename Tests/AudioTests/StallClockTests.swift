@@ -8,7 +8,7 @@ import Testing
 @Suite struct StallClockTests {
     private func at(_ milliseconds: Int) -> Instant { Instant.zero + .milliseconds(milliseconds) }
 
-    @Test func aDeviceThatIsWaitedForInVainForTwoSecondsHasStalled() {
+    @Test func `a device that is waited for in vain for two seconds has stalled`() {
         var clock = StallClock()
         clock.moved(at: at(1_000))
         for wait in 1...20 {
@@ -22,7 +22,7 @@ import Testing
         #expect(!again)
     }
 
-    @Test func aHaltOfTheMachineIsNoStallOfItsDevice() {
+    @Test func `a halt of the machine is no stall of its device`() {
         var clock = StallClock()
         clock.moved(at: at(0))
         let once = clock.movedNothing(at: at(60_000))
@@ -34,7 +34,7 @@ import Testing
     }
 
     /// A program that was halted for longer than a device may be still goes on speaking and hearing.
-    @Test func aBurstGoesOnAfterTheProgramWasHalted() throws {
+    @Test func `a burst goes on after the program was halted`() throws {
         let program = try #require(probe, "AudioProbe was not built: swift build --build-tests")
         let child = try #require(Child([program, "press", "null", "null"]))
         try #require(child.wait(for: "ready"), "\(child.text)")

@@ -47,7 +47,8 @@ import Testing
         return Double(count) * 48_000 / Double(samples.count)
     }
 
-    @Test(arguments: [85.0, 120, 210, 330]) func aVoiceIsShortenedAndLengthenedWithoutAStepAndKeepsItsPitch(
+    @Test(arguments: [85.0, 120, 210, 330])
+    func `a voice is shortened and lengthened without a step and keeps its pitch`(
         hertz: Double
     ) {
         let spoken = voice(hertz, seconds: 2)
@@ -65,14 +66,14 @@ import Testing
         }
     }
 
-    @Test func noiseIsNeitherShortenedNorLengthened() {
+    @Test func `noise is neither shortened nor lengthened`() {
         var generator = SeededGenerator(seed: 3)
         let noise = (0..<48_000).map { _ in Float.random(in: -0.5...0.5, using: &generator) }
         #expect(run(noise) { _ = $0.shorten(by: 2_000) } == noise)
         #expect(run(noise) { _ = $0.lengthen(by: 2_000) } == noise)
     }
 
-    @Test func aPauseIsCutDownToWhatIsHeardAsOneAndSpeechStaysWhole() {
+    @Test func `a pause is cut down to what is heard as one and speech stays whole`() {
         // A second of voice, two of faint noise, a second of voice.
         var generator = SeededGenerator(seed: 4)
         let pause = (0..<96_000).map { _ in Float.random(in: -0.002...0.002, using: &generator) }
@@ -93,7 +94,7 @@ import Testing
     }
 
     /// 10 ms or 20 ms, whole or in odd parts: whatever is asked, no sample is invented out of nothing.
-    @Test(arguments: 0..<8) func anyRequestsLeaveTheScalerSane(seed: Int) {
+    @Test(arguments: 0..<8) func `any requests leave the scaler sane`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let scaler = TimeScaler()
         for _ in 0..<150 {
@@ -151,7 +152,8 @@ import Testing
         return output
     }
 
-    @Test(arguments: [-300.0, -200, 20, 200, 300]) func aToneIsStretchedByTheDriftAndHasNoStepWhereThatBegins(
+    @Test(arguments: [-300.0, -200, 20, 200, 300])
+    func `a tone is stretched by the drift and has no step where that begins`(
         drift: Double
     )
         throws
@@ -170,7 +172,7 @@ import Testing
         #expect(Double(worst) < 1.2 * calm)
     }
 
-    @Test func withoutDriftSamplesPassUnchanged() throws {
+    @Test func `without drift samples pass unchanged`() throws {
         let heard = try run(0, seconds: 0.5, learnedAfter: 0)
         #expect(heard == (0..<24_000).map { Float(0.5 * sin(2 * .pi * 400 * Double($0) / 48_000)) })
     }

@@ -44,7 +44,7 @@ import Testing
         return heard
     }
 
-    @Test func aVoiceAloneAndASumThatIsNotTooLoudPassAsTheyAre() {
+    @Test func `a voice alone and a sum that is not too loud pass as they are`() {
         let one = tone(500, 1, samples: 4_800)
         #expect(mix([one], with: VoiceMixer(capacity: block)) == one)
         #expect(mix([[], one, []], with: VoiceMixer(capacity: block)) == one)
@@ -54,7 +54,7 @@ import Testing
         #expect(mix([[], []], with: VoiceMixer(capacity: block)).isEmpty)
     }
 
-    @Test func aSumThatIsTooLoudIsTurnedDownWithoutOtherSounds() {
+    @Test func `a sum that is too loud is turned down without other sounds`() {
         let mixer = VoiceMixer(capacity: block)
         let voices = [500.0, 1_200, 1_700, 2_300].map { tone($0, 0.8, samples: 48_000) }
         let heard = mix(voices, with: mixer)
@@ -79,7 +79,7 @@ import Testing
         #expect((steps.max() ?? 1) < 0.5 * 2 * .pi * 500 / 48_000 * 1.1)
     }
 
-    @Test func whatIsBentStaysInOrderAndBelowFullScale() {
+    @Test func `what is bent stays in order and below full scale`() {
         var last: Float = -1
         for step in -400...400 {
             let bent = MixLimiter.bent(Float(step) / 100)
@@ -166,7 +166,7 @@ import Testing
         amplitude(of: hertz, in: sound.samples[range.lowerBound * 48..<range.upperBound * 48])
     }
 
-    @Test func frequenciesTellThatTwoAreHeardAtOnceAndEachAlone() throws {
+    @Test func `frequencies tell that two are heard at once and each alone`() throws {
         let (low, high) = (try packets(500, seconds: 1.2), try packets(1_300, seconds: 1.2))
         let sound = try play([(0, 0, low), (3, 600, high)], for: 2_500)
         #expect(heard(sound, 500, 200..<500) > 0.2 && heard(sound, 1_300, 200..<500) < 0.02)
@@ -175,7 +175,7 @@ import Testing
         #expect(sound.told == ["began 0", "began 3", "complete 0: 120", "complete 3: 120"])
     }
 
-    @Test func aVoiceThatIsDroppedLeavesTheOthers() throws {
+    @Test func `a voice that is dropped leaves the others`() throws {
         let (low, high) = (try packets(500, seconds: 0.6), try packets(1_300, seconds: 1.2))
         let sound = try play([(1, 0, low), (2, 0, high)], for: 2_000, at: 595) { $0.discard(voice: 1, .flushed) }
         #expect(heard(sound, 500, 200..<500) > 0.2)

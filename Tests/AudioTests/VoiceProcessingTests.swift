@@ -29,7 +29,9 @@ import Testing
         return samples
     }
 
-    @Test(arguments: [0.03, 0.9]) func faintAndLoudSpeechComeOutAlikeAndPausesAreNotTurnedUp(volume: Double) {
+    @Test(arguments: [0.03, 0.9]) func `faint and loud speech come out alike and pauses are not turned up`(
+        volume: Double
+    ) {
         var control = GainControl()
         let spoken = words(volume: volume, seconds: 5)
         let output = controlled(spoken, &control)
@@ -42,7 +44,7 @@ import Testing
         #expect(control.decibels == before)
     }
 
-    @Test(arguments: 0..<6) func nothingComesOutAboveTheCeilingAndNothingIsDelayed(seed: Int) {
+    @Test(arguments: 0..<6) func `nothing comes out above the ceiling and nothing is delayed`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         var control = GainControl(fixed: seed % 2 == 0 ? nil : 30)
         // Bursts of all loudnesses, up to beyond full scale.
@@ -60,7 +62,7 @@ import Testing
         #expect(zip(samples, output).prefix(whole).allSatisfy { $0 * $1 >= 0 }, "seed \(seed)")
     }
 
-    @Test func steadyNoiseIsMadeQuieterAndSpeechComesThroughFiveMillisecondsLater() throws {
+    @Test func `steady noise is made quieter and speech comes through five milliseconds later`() throws {
         var generator = SeededGenerator(seed: 5)
         let suppressor = try NoiseSuppressor()
         var samples = words(volume: 0.3, seconds: 4)
@@ -83,7 +85,7 @@ import Testing
 
     // MARK: Copies against loss
 
-    @Test func protectionBeginsAtThreePercentAndEndsAtOne() {
+    @Test func `protection begins at three percent and ends at one`() {
         var settings = OpusSettings()
         settings.bitrate = 24_000
         var protection = LossProtection(settings)
@@ -140,7 +142,7 @@ import Testing
     }
 
     @Test(arguments: [OpusSettings.FrameDuration.milliseconds10, .milliseconds20], [3, 10, 30])
-    func aLostFrameComesBackFromTheNextOnesCopy(duration: OpusSettings.FrameDuration, loss: Int) throws {
+    func `a lost frame comes back from the next ones copy`(duration: OpusSettings.FrameDuration, loss: Int) throws {
         let byCopy = try restored(duration, loss: loss, byCopies: true)
         let concealed = try restored(duration, loss: loss, byCopies: false)
         print("lost frames of \(duration.rawValue) ms at \(loss) %: \(byCopy) dB by copies, \(concealed) dB concealed")

@@ -8,7 +8,7 @@ import Testing
 @Suite struct WAVFileTests {
     @Test(
         arguments: [SampleFormat.unsigned8, .signed16, .signed24Packed, .signed32, .float32], [1, 2, 6])
-    func everyFormatIsReadAndMixedToMono(format: SampleFormat, channels: Int) throws {
+    func `every format is read and mixed to mono`(format: SampleFormat, channels: Int) throws {
         let samples = chirps(seconds: 0.1)
         for extensible in [false, true] {
             let path = temporaryPath("format.wav")
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func afterTheEndThereIsSilenceAndRewindBeginsAnew() throws {
+    @Test func `after the end there is silence and rewind begins anew`() throws {
         let path = temporaryPath("end.wav")
         defer { unlink(path) }
         writeFile(path, wav([0.5, 0.25]))
@@ -44,7 +44,7 @@ import Testing
         #expect(abs(buffer[0] - 0.5) < 0.001)
     }
 
-    @Test func aRecorderKilledBeforeItWroteTheSizesStillGivesItsSamples() throws {
+    @Test func `a recorder killed before it wrote the sizes still gives its samples`() throws {
         let path = temporaryPath("killed.wav")
         defer { unlink(path) }
         for size in [[0, 0, 0, 0], [255, 255, 255, 255]] as [[UInt8]] {
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func chunksBeforeTheDataArePassedOver() throws {
+    @Test func `chunks before the data are passed over`() throws {
         let path = temporaryPath("chunks.wav")
         defer { unlink(path) }
         var bytes = wav([0.5, 0.5])
@@ -70,7 +70,7 @@ import Testing
         ("short format", .noFormat), ("mu-law", .unsupportedEncoding), ("64-bit", .unsupportedEncoding),
         ("no channels", .unsupportedChannels), ("many channels", .unsupportedChannels), ("slow", .unsupportedRate),
         ("fast", .unsupportedRate), ("block", .inconsistent), ("chunks", .tooManyChunks),
-    ]) func aMalformedFileIsRefusedWithTheReason(what: String, problem: WAVProblem) {
+    ]) func `a malformed file is refused with the reason`(what: String, problem: WAVProblem) {
         let path = temporaryPath("malformed.wav")
         defer { unlink(path) }
         var bytes = wav([0.5, 0.5])
@@ -95,7 +95,7 @@ import Testing
         #expect(throws: AudioFault(.parseFile, problem.rawValue)) { try WAVReader(path: path, framesPerRead: 16) }
     }
 
-    @Test(arguments: 0..<300) func noMutilatedFileCrashesTheReader(seed: Int) {
+    @Test(arguments: 0..<300) func `no mutilated file crashes the reader`(seed: Int) {
         var generator = SeededGenerator(seed: UInt64(seed))
         let path = temporaryPath("fuzz.wav")
         defer { unlink(path) }
@@ -125,13 +125,13 @@ import Testing
         }
     }
 
-    @Test func aDirectoryAndAMissingFileAreRefused() {
+    @Test func `a directory and a missing file are refused`() {
         #expect(throws: AudioFault.self) { try WAVReader(path: "/tmp", framesPerRead: 16) }
         #expect(throws: AudioFault(.open, ENOENT)) { try WAVReader(path: temporaryPath("none"), framesPerRead: 16) }
         #expect(throws: AudioFault(.open, ENOENT)) { try WAVWriter(path: "/tmp/no/such/folder.wav", rate: 48_000) }
     }
 
-    @Test func theFileIsWholeAfterEveryStepAndGapsAreSilence() throws {
+    @Test func `the file is whole after every step and gaps are silence`() throws {
         let path = temporaryPath("writer.wav")
         defer { unlink(path) }
         let writer = try WAVWriter(path: path, rate: 48_000)

@@ -9,7 +9,7 @@ private let puck = BluetoothAddress("C4:00:00:00:FF:E0")!
 private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
 
 @Suite struct LELinkTests {
-    @Test func aLinkThatEndsIsLostUntilBlueZKnowsOrAnotherOneIsThere() {
+    @Test func `a link that ends is lost until BlueZ knows or another one is there`() {
         var links = LELinks()
         #expect(links.update([LELink(handle: 1, device: puck), LELink(handle: 2, device: clip)]).isEmpty)
         #expect(links.ended(1) == [puck] && links.lost == [puck])
@@ -24,7 +24,7 @@ private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
         #expect(links.ended(1) == [clip])
     }
 
-    @Test func aLinkThatIsMissingFromTheKernelsListIsLostThoughNobodyToldItsEnd() {
+    @Test func `a link that is missing from the kernels list is lost though nobody told its end`() {
         var links = LELinks()
         _ = links.update([LELink(handle: 1, device: puck), LELink(handle: 2, device: clip)])
         #expect(links.update([LELink(handle: 2, device: clip)]) == [puck])
@@ -33,21 +33,21 @@ private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
         #expect(links.lost == [puck, clip])
     }
 
-    @Test func aLinkThatWasNeverThereIsNotLost() {
+    @Test func `a link that was never there is not lost`() {
         var links = LELinks()
         #expect(links.ended(7).isEmpty && links.update([]).isEmpty && links.lost.isEmpty)
         links.bluezKnows(puck)
         #expect(links.lost.isEmpty)
     }
 
-    @Test func aDeviceWithASecondLinkHasNotLostIt() {
+    @Test func `a device with a second link has not lost it`() {
         var links = LELinks()
         _ = links.update([LELink(handle: 1, device: puck), LELink(handle: 2, device: puck)])
         #expect(links.ended(1).isEmpty && links.lost.isEmpty)
         #expect(links.ended(2) == [puck])
     }
 
-    @Test func onlyAnEndThatSucceededIsRead() {
+    @Test func `only an end that succeeded is read`() {
         // Disconnection Complete, handle 0x0123, remote user terminated connection; bits 12 to 15 are reserved.
         #expect(LELinkWatch.endedHandle(in: [0x04, 0x05, 4, 0, 0x23, 0x01, 0x13]) == 0x0123)
         #expect(LELinkWatch.endedHandle(in: [0x04, 0x05, 4, 0, 0x23, 0xf1, 0x13]) == 0x0123)
@@ -58,7 +58,7 @@ private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
         #expect(LELinkWatch.endedHandle(in: [0x02, 0x05, 4, 0, 0x23, 0x01, 0x13]) == nil)
     }
 
-    @Test func garbageIsNoEnd() {
+    @Test func `garbage is no end`() {
         var random = SeededGenerator()
         for _ in 0..<20_000 {
             var packet = (0..<Int.random(in: 0...12, using: &random)).map { _ in
@@ -70,7 +70,7 @@ private let clip = BluetoothAddress("C4:00:00:00:FA:CE")!
     }
 
     /// Whatever the machine has: there is no adapter of this number.
-    @Test func anAdapterThatIsNotThereCannotBeListenedTo() async throws {
+    @Test func `an adapter that is not there cannot be listened to`() async throws {
         let expected: [LEConnectionError] = [.noBluetooth, .noAdapter]
         let loop = try EventLoop(name: "links")
         defer { loop.stop() }

@@ -22,7 +22,7 @@ import Testing
     }
 
     private func start(_ world: World) async throws {
-        try await world.event("bluetoothd is there") { $0 == .available }
+        try await world.event("bluetoothd is on the bus") { $0 == .available }
     }
 
     @Test func `a service is read, in parts as well, and its advertisement names it`() async throws {

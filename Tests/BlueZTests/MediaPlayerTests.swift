@@ -135,7 +135,7 @@ private struct PlayerWorld {
                 Issue.record("\(all)")
                 return
             }
-            #expect(problem.contains("hci0") && problem.contains("tried again"))
+            #expect(problem.contains("hci0") && problem.contains("retrying"))
             await world.fake.setRefusesPlayers(false)
             try await world.until(.registered(true))
             #expect(world.events.all.contains(.problem(nil)))

@@ -20,7 +20,7 @@ import Testing
         return bridge
     }
 
-    @Test func aPressBecomesABurstAndTheReleaseEndsItAfterItsTail() {
+    @Test func `a press becomes a burst and the release ends it after its tail`() {
         var bridge = transmitting()
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
         #expect(bridge.handle(.notice(.transmissionEnding(.stopped(.handsfreeButton)))) == [])
@@ -29,7 +29,7 @@ import Testing
         #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
     }
 
-    @Test func aDeniedFloorRefusesTheTransmissionAndNeedsAFreshPress() {
+    @Test func `a denied floor refuses the transmission and needs a fresh press`() {
         var bridge = transmitting()
         _ = bridge.handle(.link(.floorTaken(by: other)))
         let actions = bridge.handle(.link(.transmissionEnded(burst, .denied(.taken), TransmissionReport())))
@@ -47,7 +47,7 @@ import Testing
             bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
 
-    @Test func aDenialAfterTheReleaseIsStillHeard() {
+    @Test func `a denial after the release is still heard`() {
         var bridge = transmitting()
         _ = bridge.handle(.released(.accessories))
         _ = bridge.handle(.notice(.transmissionEnding(.stopped(.handsfreeButton))))
@@ -64,13 +64,13 @@ import Testing
         #expect(bridge.handle(denial) == [])
     }
 
-    @Test func anEndOfAnEarlierBurstDoesNotTouchTheRunningOne() {
+    @Test func `an end of an earlier burst does not touch the running one`() {
         var bridge = transmitting()
         let earlier = BurstID(number: 99)
         #expect(bridge.handle(.link(.transmissionEnded(earlier, .linkUnavailable, TransmissionReport()))) == [])
     }
 
-    @Test func aRefusedBeginWhileTheRelayIsAwaySaysWhy() {
+    @Test func `a refused begin while the relay is away says why`() {
         var bridge = BridgeStateMachine()
         let away = RelayLinkState.unavailable(.unreachable("192.0.2.1:4433"), retryAfter: .seconds(1))
         #expect(bridge.handle(.link(.state(away))) == [.setServiceStatus(.unavailable)])
@@ -89,7 +89,7 @@ import Testing
         #expect(error.explanation.contains("192.0.2.1:4433"))
     }
 
-    @Test func aRemoteBurstIsOneReceptionFromTheTakenFloorToItsEnd() {
+    @Test func `a remote burst is one reception from the taken floor to its end`() {
         var bridge = BridgeStateMachine()
         let frame = ReceivedFrame(sequence: 1, timestamp: 960, marker: true, payload: [1], receivedAt: .zero)
         let participant = PTParticipant(name: "Unit 8", image: nil)
@@ -102,20 +102,20 @@ import Testing
         #expect(bridge.handle(.link(.burstEnded(other, .completed, ReceptionReport()))) == [])
     }
 
-    @Test func aFloorThatWasTakenAndNeverUsedIsNotHeardForever() {
+    @Test func `a floor that was taken and never used is not heard forever`() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.floorTaken(by: other)))
         #expect(bridge.handle(.link(.floorIdle)) == [.endReception()])
     }
 
-    @Test func aBurstMayOutliveTheConnectionItBeganOn() {
+    @Test func `a burst may outlive the connection it began on`() {
         var bridge = transmitting()
         #expect(bridge.handle(.link(.state(.unavailable(.lost("restarted"), retryAfter: .milliseconds(250))))) == [])
         #expect(bridge.handle(.link(.state(.ready(channelName: "Local")))) == [.setServiceStatus(.ready)])
         #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
     }
 
-    @Test func aBurstThatTheLostLinkEndsIsRefusedBeforeTheServiceIsAway() {
+    @Test func `a burst that the lost link ends is refused before the service is away`() {
         var bridge = transmitting()
         #expect(bridge.handle(.link(.state(.connecting))) == [])
         let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
@@ -126,7 +126,7 @@ import Testing
         #expect(actions.last == .setServiceStatus(.connecting))
     }
 
-    @Test func aPressThatDoesNotCountIsAnsweredWithWhy() {
+    @Test func `a press that does not count is answered with why`() {
         var bridge = transmitting()
         // Another holder talks already: that is success.
         #expect(bridge.handle(.pressed(.caller(":1.7"))) == [.answer(.caller(":1.7"), nil)])
@@ -138,14 +138,14 @@ import Testing
         #expect(error.code == .transmissionNotFound)
     }
 
-    @Test func aLostLinkEndsWhatIsHeard() {
+    @Test func `a lost link ends what is heard`() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
         _ = bridge.handle(.link(.burstBegan(other)))
         #expect(bridge.handle(.link(.state(.connecting))) == [.setServiceStatus(.connecting), .endReception()])
     }
 
-    @Test func aSecondSpeakerEndsTheFirstOnesReception() {
+    @Test func `a second speaker ends the first ones reception`() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.burstBegan(other)))
         let third = RelayMember(id: "c", name: "Unit 9")

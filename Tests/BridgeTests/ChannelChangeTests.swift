@@ -41,7 +41,7 @@ import Testing
         return error
     }
 
-    @Test func theFirstOneIsJoinedUnlessAnotherOneWasChosen() {
+    @Test func `the first one is joined unless another one was chosen`() {
         #expect(started().active == channels[0])
         #expect(started(chosen: 2).active == channels[2])
         var director = Director(channels: channels)
@@ -49,7 +49,7 @@ import Testing
         #expect(director.active == channels[0], "the chosen one is not configured any more")
     }
 
-    @Test func aPressChangesAtOnceAndIsAnnouncedWhenNoOtherFollows() {
+    @Test func `a press changes at once and is announced when no other follows`() {
         var director = started()
         #expect(director.handle(.change(.up, isPress: true), at: start) == changed(0, 1))
         #expect(director.nextDeadline == start + .milliseconds(400))
@@ -59,7 +59,7 @@ import Testing
         #expect(director.nextDeadline == nil)
     }
 
-    @Test func theyAreACircle() {
+    @Test func `they are a circle`() {
         var director = started()
         var now = start
         for (step, from, to) in [(ChannelStep.down, 0, 2), (.up, 2, 0), (.up, 0, 1), (.up, 1, 2), (.up, 2, 0)] {
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func fastPressesConnectToTheLastOneOnly() {
+    @Test func `fast presses connect to the last one only`() {
         var director = started()
         _ = director.handle(.change(.up, isPress: true), at: start)
         for press in 1...4 {
@@ -83,7 +83,7 @@ import Testing
             director.handle(.deadlineReached, at: settled) == changed(1, 2) + [.announce(position: 3, name: "Gate")])
     }
 
-    @Test func pressesThatLeadBackAreNoChange() {
+    @Test func `presses that lead back are no change`() {
         var director = started()
         _ = director.handle(.change(.up, isPress: true), at: start)
         _ = director.handle(.change(.up, isPress: true), at: start)
@@ -92,7 +92,7 @@ import Testing
             director.handle(.deadlineReached, at: start + .seconds(1)) == [.announce(position: 2, name: "Workshop")])
     }
 
-    @Test func aNameChangesAndIsAnnouncedAtOnce() {
+    @Test func `a name changes and is announced at once`() {
         var director = started()
         #expect(
             director.handle(.change(.name("Gate"), isPress: false), at: start)
@@ -105,7 +105,7 @@ import Testing
         #expect(error?.explanation.contains("'Workshop'") == true)
     }
 
-    @Test func aJoinIsNotPushedOutAndReturnsToTheChosenOne() {
+    @Test func `a join is not pushed out and returns to the chosen one`() {
         var director = started()
         _ = director.handle(.change(.up, isPress: false), at: start)
         let program = BusProgram(busName: ":1.5", name: "com.example.Talk")
@@ -124,7 +124,7 @@ import Testing
             director.handle(.leave(uuid, caller: ":1.5"), at: start).last == .open(channels[1], .developerRequest))
     }
 
-    @Test func aPressThatWaitsIsForgottenWhenAProgramJoins() {
+    @Test func `a press that waits is forgotten when a program joins`() {
         var director = started()
         _ = director.handle(.change(.up, isPress: true), at: start)
         _ = director.handle(.change(.up, isPress: true), at: start)
@@ -136,7 +136,7 @@ import Testing
         #expect(director.handle(.deadlineReached, at: start + .seconds(1)).isEmpty)
     }
 
-    @Test func afterTheUserHasLeftAPressJoinsAgain() {
+    @Test func `after the user has left a press joins again`() {
         var director = started()
         _ = director.handle(.leave(channels[0].uuid, caller: ":1.9"), at: start)
         #expect(director.active == nil)
@@ -145,7 +145,7 @@ import Testing
                 == [.open(channels[1], .developerRequest), .choose(channels[1].uuid)])
     }
 
-    @Test func aUserMayJoinAnyOfThemByItsUUID() {
+    @Test func `a user may join any of them by its UUID`() {
         var director = started()
         let join = ChannelJoin(
             caller: ":1.9", uuid: channels[2].uuid, descriptor: PTChannelDescriptor(name: "", image: nil))
@@ -156,7 +156,7 @@ import Testing
             ])
     }
 
-    @Test func oneChannelAndForbiddenHoursHaveNothingToChangeTo() {
+    @Test func `one channel and forbidden hours have nothing to change to`() {
         var one = Director(channels: [channels[0]])
         _ = one.handle(.started(restoring: nil), at: start)
         #expect(refusal(one.handle(.change(.up, isPress: true), at: start))?.code == .channelNotFound)

@@ -34,7 +34,7 @@ private struct Listener {
 @Suite struct ChannelDirectorModelTests {
     /// Any order of events: never two channels, always the configured one when it is wanted, nothing stale remembered.
     @Test(arguments: [UInt64(1), 2, 3, SeededGenerator.seed(for: "ChannelDirectorModelTests")])
-    func anyOrderOfEventsKeepsOneChannelAndOneProgram(seed: UInt64) throws {
+    func `any order of events keeps one channel and one program`(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         let links = try (0..<3).map { index in
             try InvitationLink(

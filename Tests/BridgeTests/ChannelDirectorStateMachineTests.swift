@@ -64,20 +64,20 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: The configured channel
 
-    @Test func theConfiguredChannelIsJoinedAtTheStart() {
+    @Test func `the configured channel is joined at the start`() {
         var director = Director(configured: configured)
         #expect(director.handle(.started(restoring: nil), at: now) == [.open(configured, .developerRequest)])
         #expect(director.active == configured)
         #expect(director.nextDeadline == nil)
     }
 
-    @Test func withoutAConfiguredChannelThereIsNone() {
+    @Test func `without a configured channel there is none`() {
         var director = Director(configured: nil)
         #expect(director.handle(.started(restoring: nil), at: now) == [])
         #expect(director.active == nil)
     }
 
-    @Test func itYieldsToAProgramsJoinAndReturns() throws {
+    @Test func `it yields to a programs join and returns`() throws {
         var director = started(programs: [talk])
         let actions = director.handle(join(talk.busName, uuid), at: now)
         let joined = try #require(director.active)
@@ -90,7 +90,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             ])
     }
 
-    @Test func itYieldsToAUsersJoinByInvitation() throws {
+    @Test func `it yields to a users join by invitation`() throws {
         var director = started()
         let other = try invitation("Team")
         _ = director.handle(join(user, nil, link: other), at: now)
@@ -105,7 +105,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             ])
     }
 
-    @Test func aUserWhoLeavesItIsNotSentBackUntilItIsJoinedAgain() {
+    @Test func `a user who leaves it is not sent back until it is joined again`() {
         var director = started(programs: [talk])
         #expect(
             director.handle(.leave(configured.uuid, caller: user), at: now) == [.close(configured.uuid, .userRequest)])
@@ -121,7 +121,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             director.handle(.leave(uuid, caller: talk.busName), at: now).last == .open(configured, .developerRequest))
     }
 
-    @Test func aProgramTakesTheConfiguredChannelOverWithItsLink() throws {
+    @Test func `a program takes the configured channel over with its link`() throws {
         var director = started(programs: [talk])
         let actions = director.handle(join(talk.busName, configured.uuid), at: now)
         let joined = try #require(director.active)
@@ -136,14 +136,14 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
                 == .open(configured, .developerRequest))
     }
 
-    @Test func aUserCannotJoinItTwice() {
+    @Test func `a user cannot join it twice`() {
         var director = started()
         #expect(refusal(director.handle(join(user, configured.uuid), at: now)) == .channelLimitReached)
         #expect(refusal(director.handle(join(user, nil, link: link), at: now)) == .channelLimitReached)
         #expect(director.active == configured)
     }
 
-    @Test func aUserMayReplaceItByAnotherInvitationToIt() throws {
+    @Test func `a user may replace it by another invitation to it`() throws {
         var director = started()
         var moved = link
         moved.port = 4434
@@ -154,7 +154,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: The limit of one
 
-    @Test(arguments: [true, false]) func aSecondChannelIsRefused(isSame: Bool) {
+    @Test(arguments: [true, false]) func `a second channel is refused`(isSame: Bool) {
         var director = started(programs: [talk, nameless])
         _ = director.handle(join(talk.busName, uuid), at: now)
         let before = director.active
@@ -165,13 +165,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active == before)
     }
 
-    @Test func theConfiguredChannelIsNoExceptionWhileAnotherIsActive() {
+    @Test func `the configured channel is no exception while another is active`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(refusal(director.handle(join(user, configured.uuid), at: now)) == .channelLimitReached)
     }
 
-    @Test func aProgramTakesOverTheChannelThatAUserJoined() throws {
+    @Test func `a program takes over the channel that a user joined`() throws {
         var director = started(programs: [talk])
         let other = try invitation()
         _ = director.handle(join(user, nil, link: other), at: now)
@@ -183,13 +183,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: What cannot be joined
 
-    @Test func anInvitationToAnotherChannelIsRefused() throws {
+    @Test func `an invitation to another channel is refused`() throws {
         var director = started(programs: [talk])
         #expect(refusal(director.handle(join(talk.busName, uuid, link: try invitation()), at: now)) == .unknown)
         #expect(director.active == configured)
     }
 
-    @Test func aUserNeedsAnInvitation() {
+    @Test func `a user needs an invitation`() {
         var director = started()
         for media in [nil, true, false] {
             #expect(refusal(director.handle(join(user, uuid, application: media), at: now)) == .unknown)
@@ -197,12 +197,12 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(refusal(director.handle(join(user, nil), at: now)) == .unknown)
     }
 
-    @Test func mediaOfTheDaemonNeedAnInvitation() {
+    @Test func `media of the daemon need an invitation`() {
         var director = started(programs: [talk])
         #expect(refusal(director.handle(join(talk.busName, uuid, application: false), at: now)) == .unknown)
     }
 
-    @Test func aProgramWithMediaOfItsOwnMayBringAnInvitationForPushes() throws {
+    @Test func `a program with media of its own may bring an invitation for pushes`() throws {
         var director = started(programs: [talk])
         let other = try invitation()
         _ = director.handle(join(talk.busName, nil, link: other, application: true), at: now)
@@ -211,13 +211,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.link(of: joined) == other)
     }
 
-    @Test func pushesComeByTheConfiguredRelayWhenNoOtherIsNamed() throws {
+    @Test func `pushes come by the configured relay when no other is named`() throws {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(try director.link(of: #require(director.active)) == link)
     }
 
-    @Test func noPushesComeByTheDaemonsOwnRelay() throws {
+    @Test func `no pushes come by the daemons own relay`() throws {
         var director = Director(configured: configured, relayCarriesPushes: false)
         _ = director.handle(.started(restoring: nil), at: now)
         _ = director.handle(.registered(talk), at: now)
@@ -228,7 +228,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.link(of: configured) == link)
     }
 
-    @Test func aNamelessDescriptorIsThatOfTheInvitation() throws {
+    @Test func `a nameless descriptor is that of the invitation`() throws {
         var director = started(programs: [talk])
         let other = try invitation("Team")
         let join = ChannelJoin(
@@ -237,7 +237,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active?.descriptor.name == "Team")
     }
 
-    @Test func aProgramInTheBackgroundDoesNotJoin() {
+    @Test func `a program in the background does not join`() {
         var director = started(programs: [talk])
         let actions = director.handle(join(talk.busName, uuid, isForeground: false), at: now)
         #expect(refusal(actions) == .appNotForeground)
@@ -246,7 +246,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: Policy
 
-    @Test func theAdministratorsListHoldsForProgramsAndTheirRestoration() throws {
+    @Test func `the administrators list holds for programs and their restoration`() throws {
         var policy = JoinPolicy()
         policy.applications = ["com.example.Other"]
         var director = started(programs: [talk], policy: policy)
@@ -262,7 +262,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(actions.dropFirst() == [.forget, .open(configured, .developerRequest)])
     }
 
-    @Test func aDeviceThatStaysOnItsChannelLetsUsersReturnToIt() throws {
+    @Test func `a device that stays on its channel lets users return to it`() throws {
         var policy = JoinPolicy()
         policy.allowsJoining = false
         var director = started(programs: [talk], policy: policy)
@@ -274,7 +274,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active == configured)
     }
 
-    @Test func whenTheHoursEndTheChannelIsLeftAndTheConfiguredOneReturnsWithThem() {
+    @Test func `when the hours end the channel is left and the configured one returns with them`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(director.handle(.hoursChanged(isOpen: false), at: now) == [.close(uuid, .systemPolicy), .forget])
@@ -284,7 +284,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.handle(.hoursChanged(isOpen: false), at: now) == [.close(configured.uuid, .systemPolicy)])
     }
 
-    @Test func outsideOfTheHoursNothingIsJoinedAtTheStart() throws {
+    @Test func `outside of the hours nothing is joined at the start`() throws {
         var director = Director(configured: configured, isOpen: false)
         #expect(director.handle(.started(restoring: nil), at: now) == [])
         let actions = director.handle(.started(restoring: try membership(invitation())), at: now)
@@ -297,7 +297,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: Restoration
 
-    @Test func aRestoredChannelTakesTheConfiguredOnesPlaceAndItsProgramIsStarted() throws {
+    @Test func `a restored channel takes the configured ones place and its program is started`() throws {
         var kept = try membership(invitation())
         kept.owner = ChannelOwner(name: talk.name, busName: ":1.3")
         kept.mode = .listenOnly
@@ -315,13 +315,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
                 == .open(configured, .developerRequest))
     }
 
-    @Test func aUsersChannelIsRestoredToo() throws {
+    @Test func `a users channel is restored too`() throws {
         let kept = try membership(invitation())
         var director = Director(configured: configured)
         #expect(director.handle(.started(restoring: kept), at: now) == [.open(kept, .channelRestoration)])
     }
 
-    @Test func aTakenOverConfiguredChannelIsRestoredByItsUUID() {
+    @Test func `a taken over configured channel is restored by its UUID`() {
         var kept = configured
         kept.isConfigured = false
         kept.link = nil
@@ -331,7 +331,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.link(of: kept) == link)
     }
 
-    @Test func aChannelWhoseInvitationIsLostIsNotRestored() throws {
+    @Test func `a channel whose invitation is lost is not restored`() throws {
         var kept = try membership(invitation())
         kept.link = nil
         var director = Director(configured: configured)
@@ -341,7 +341,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: Life and death of programs
 
-    @Test func aProgramsDeathEndsItsTransmissionsNotItsMembership() {
+    @Test func `a programs death ends its transmissions not its membership`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(director.handle(.gone(busName: talk.busName), at: now) == [.release(busName: talk.busName), .orphan])
@@ -352,7 +352,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.owner == again)
     }
 
-    @Test func aProgramThatRegistersASecondTimeReplacesItsEarlierRegistration() {
+    @Test func `a program that registers a second time replaces its earlier registration`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         let again = BusProgram(busName: ":1.12", name: talk.name)
@@ -364,7 +364,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.owner == again)
     }
 
-    @Test func aProgramOfAnotherNameGetsNothing() {
+    @Test func `a program of another name gets nothing`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(director.handle(.registered(nameless), at: now) == [])
@@ -372,7 +372,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.owner == talk)
     }
 
-    @Test func aProgramMayTakeANameAfterItJoined() {
+    @Test func `a program may take a name after it joined`() {
         var director = started(programs: [nameless])
         _ = director.handle(join(nameless.busName, uuid), at: now)
         let named = BusProgram(busName: nameless.busName, name: "com.example.Late")
@@ -381,7 +381,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active?.owner?.name == named.name)
     }
 
-    @Test func aChannelThatNobodyCanServeIsGivenUp() throws {
+    @Test func `a channel that nobody can serve is given up`() throws {
         var director = started(programs: [nameless])
         _ = director.handle(join(nameless.busName, uuid), at: now)
         _ = director.handle(.gone(busName: nameless.busName), at: now)
@@ -394,8 +394,9 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             ])
     }
 
-    @Test(arguments: [true, false]) func aNamelessProgramThatOutlivedTheDaemonGetsItsChannelBack(isInTime: Bool) throws
-    {
+    @Test(arguments: [true, false]) func `a nameless program that outlived the daemon gets its channel back`(
+        isInTime: Bool
+    ) throws {
         var kept = try membership(invitation())
         kept.owner = ChannelOwner(name: "", busName: nil, formerBusName: nameless.busName)
         var director = Director(configured: configured)
@@ -413,7 +414,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active?.uuid == kept.uuid)
     }
 
-    @Test func theNextLifeOfANamelessProgramJoinsItsChannelAgain() throws {
+    @Test func `the next life of a nameless program joins its channel again`() throws {
         var director = started(programs: [nameless])
         _ = director.handle(join(nameless.busName, uuid), at: now)
         _ = director.handle(.gone(busName: nameless.busName), at: now)
@@ -425,7 +426,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.nextDeadline == nil)
     }
 
-    @Test func aNamelessProgramsChannelWithTheDaemonsSoundStays() throws {
+    @Test func `a nameless programs channel with the daemons sound stays`() throws {
         var director = started(programs: [nameless])
         let other = try invitation()
         _ = director.handle(join(nameless.busName, nil, link: other), at: now)
@@ -434,7 +435,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.active?.uuid == other.channel.uuid)
     }
 
-    @Test func programsAreBounded() {
+    @Test func `programs are bounded`() {
         var director = started()
         for index in 0..<Director.programsMax {
             #expect(director.handle(.registered(BusProgram(busName: ":2.\(index)", name: "")), at: now) == [])
@@ -446,13 +447,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     // MARK: Leaving
 
-    @Test func leavingAnotherChannelIsNotFound() {
+    @Test func `leaving another channel is not found`() {
         var director = started()
         #expect(refusal(director.handle(.leave(uuid, caller: user), at: now)) == .channelNotFound)
         #expect(director.active == configured)
     }
 
-    @Test func aChannelThatTheChannelManagerLeftIsOnlyClosed() {
+    @Test func `a channel that the channel manager left is only closed`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(
@@ -462,7 +463,7 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         #expect(director.handle(.left(uuid), at: now) == [])
     }
 
-    @Test func aChannelThatDoesNotOpenGivesItsPlaceBack() {
+    @Test func `a channel that does not open gives its place back`() {
         var director = started(programs: [talk])
         _ = director.handle(join(talk.busName, uuid), at: now)
         #expect(

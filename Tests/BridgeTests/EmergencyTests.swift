@@ -39,7 +39,7 @@ import Testing
         return bridge.handle(.notice(.activeRemoteParticipantChanged(nil)), at: now)
     }
 
-    @Test func anEmergencyAsksWithTheHighestPriorityAndAPressWithTheLowest() {
+    @Test func `an emergency asks with the highest priority and a press with the lowest`() {
         for (urgent, priority) in [(true, UInt8(255)), (false, 0)] {
             var bridge = ready()
             _ = bridge.handle(.pressed(.accessories, urgent ? .emergency : .normal))
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func anOrdinaryPressAfterAnEmergencyIsOrdinary() {
+    @Test func `an ordinary press after an emergency is ordinary`() {
         var bridge = ready()
         _ = bridge.handle(.pressed(.accessories, .emergency))
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
@@ -57,7 +57,7 @@ import Testing
         #expect(bridge.handle(.callback(begun)) == [.beginBurst(priority: 0)])
     }
 
-    @Test func anEmergencyWithinABurstLetsItGoOnAndIsUrgentWhenItIsDenied() {
+    @Test func `an emergency within a burst lets it go on and is urgent when it is denied`() {
         var bridge = ready()
         _ = bridge.handle(.pressed(.accessories))
         let begun = Machine.Event.callback(.didBeginTransmitting(channel, source: .handsfreeButton))
@@ -70,12 +70,12 @@ import Testing
         #expect(bridge.handle(begun) == [.beginBurst(priority: 255)])
     }
 
-    @Test func anEmergencyOfAControlThatWasUsedUpPressesAnew() {
+    @Test func `an emergency of a control that was used up presses anew`() {
         var bridge = ready()
         #expect(bridge.handle(.escalated) == [.beginTransmitting(.handsfreeButton)])
     }
 
-    @Test func itBeginsAsSoonAsTheFloorIsFreeAndNothingIsHeardAnyMore() {
+    @Test func `it begins as soon as the floor is free and nothing is heard any more`() {
         var bridge = insisting()
         #expect(freed(&bridge, at: start + .seconds(3)) == [.beginTransmitting(.handsfreeButton)])
         #expect(bridge.nextDeadline == nil, "it is under way")
@@ -85,7 +85,7 @@ import Testing
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
     }
 
-    @Test func itAsksAgainWhenAnotherOneWasFaster() {
+    @Test func `it asks again when another one was faster`() {
         var bridge = insisting()
         _ = freed(&bridge, at: start + .seconds(3))
         #expect(
@@ -96,14 +96,14 @@ import Testing
             "nobody says that the floor is free, and nobody is heard")
     }
 
-    @Test func whileSomebodyIsHeardItDoesNotAsk() {
+    @Test func `while somebody is heard it does not ask`() {
         var bridge = insisting()
         for second in 1...10 {
             #expect(bridge.handle(.deadlineReached, at: start + .seconds(second * 2)).isEmpty)
         }
     }
 
-    @Test func itGivesUpInTheEndAndNeedsAFreshPress() {
+    @Test func `it gives up in the end and needs a fresh press`() {
         var bridge = insisting()
         var (now, actions) = (start, [Machine.Action]())
         while actions.isEmpty, let deadline = bridge.nextDeadline {
@@ -118,14 +118,14 @@ import Testing
         #expect(bridge.handle(.released(.accessories)).isEmpty)
     }
 
-    @Test func lettingGoEndsItAndThereIsNothingToStop() {
+    @Test func `letting go ends it and there is nothing to stop`() {
         var bridge = insisting()
         #expect(bridge.handle(.released(.accessories), at: start + .seconds(1)).isEmpty)
         #expect(bridge.nextDeadline == nil)
         #expect(freed(&bridge, at: start + .seconds(2)).isEmpty)
     }
 
-    @Test func whoPressesMeanwhileIsToldWhy() {
+    @Test func `who presses meanwhile is told why`() {
         var bridge = insisting()
         guard case .answer(.caller(":1.7"), let error?)? = bridge.handle(.pressed(.caller(":1.7")), at: start).first
         else {
@@ -136,7 +136,7 @@ import Testing
         #expect(freed(&bridge, at: start + .seconds(1)) == [.beginTransmitting(.handsfreeButton)])
     }
 
-    @Test func itWaitsForTheRelayToo() {
+    @Test func `it waits for the relay too`() {
         var bridge = Machine()
         let away = PTChannelError(.transmissionNotAllowed, explanation: "connecting")
         _ = bridge.handle(.pressed(.accessories, .emergency), at: start)
@@ -146,14 +146,14 @@ import Testing
                 == [.setServiceStatus(.ready), .beginTransmitting(.handsfreeButton)])
     }
 
-    @Test func anOrdinaryPressThatIsRefusedNeedsAFreshOne() {
+    @Test func `an ordinary press that is refused needs a fresh one`() {
         var bridge = ready()
         _ = bridge.handle(.pressed(.accessories), at: start)
         #expect(bridge.handle(.beginRefused(taken), at: start) == [.endedBySystem, .report(taken)])
         #expect(bridge.nextDeadline == nil)
     }
 
-    @Test func whatEndsEverythingEndsAnEmergencyThatWaits() {
+    @Test func `what ends everything ends an emergency that waits`() {
         var bridge = insisting()
         #expect(
             bridge.handle(.requestedStop(.userRequest), at: start) == [.endedBySystem, .stopTransmitting(.userRequest)])

@@ -18,7 +18,7 @@ import Testing
         return bridge
     }
 
-    @Test func aFloorThatIsOpenIsBegunOnAtOnce() {
+    @Test func `a floor that is open is begun on at once`() {
         for (outlook, urgency, floor) in [
             (nil, TransmitUrgency.emergency, FloorOutlook.unknown),
             (.init(isOpen: false, isOpenToEmergencies: true), .emergency, .idle),
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func whoMayOnlyListenIsRefusedByTheChannelManagerWhoeverTalksOrNot() {
+    @Test func `who may only listen is refused by the channel manager whoever talks or not`() {
         for isTaken in [false, true] {
             for urgency in [TransmitUrgency.normal, .emergency] {
                 var bridge = talking(.init(isOpen: false, isOpenToEmergencies: false, isListenOnly: true))
@@ -45,17 +45,17 @@ import Testing
         }
     }
 
-    @Test func anotherRelayThatSaysNothingIsNotTakenForTheOneBefore() {
+    @Test func `another relay that says nothing is not taken for the one before`() {
         var bridge = talking(.init(isOpen: true, isOpenToEmergencies: true))
         _ = bridge.handle(.link(.floorQueueOffered(false)))
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
 
-    @Test func whyTheFloorIsRefusedOrGoneIsToldInWords() {
+    @Test func `why the floor is refused or gone is told in words`() {
         let channel = UUID()
         let burst = BurstID(number: 1)
         for (end, words) in [
-            (.denied(.listenOnly), "only listen"), (.denied(.queueFull), "too many wait"),
+            (.denied(.listenOnly), "only listen"), (.denied(.queueFull), "the queue for the floor is full"),
             (.denied(.tooSoon(retryAfter: .seconds(3))), "3.0 seconds"),
             (.revoked(.preempted("Ann has an emergency")), "Ann has an emergency"),
             (.revoked(.notPermitted), "only listen"),

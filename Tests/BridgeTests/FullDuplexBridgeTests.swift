@@ -34,7 +34,7 @@ import Testing
         return try #require(burst)
     }
 
-    @Test func whoTalksBesideOthersIsHeardBesideThemEachAsABurstOfTheirOwn() throws {
+    @Test func `who talks beside others is heard beside them each as a burst of their own`() throws {
         var bridge = shared()
         let first = try begun(bridge.handle(.link(.floorTaken(by: ann))))
         #expect(bridge.handle(.link(.burstBegan(ann))) == [])
@@ -56,7 +56,7 @@ import Testing
         #expect(third != first && third != second)
     }
 
-    @Test func aFloorThatIsNotUsedEndsWithoutThoseBesideIt() throws {
+    @Test func `a floor that is not used ends without those beside it`() throws {
         var bridge = shared()
         let first = try begun(bridge.handle(.link(.floorTaken(by: ann))))
         let second = try begun(bridge.handle(.link(.floorTaken(by: bob))))
@@ -66,7 +66,7 @@ import Testing
         #expect(bridge.handle(.link(.state(.connecting))).contains(.endReception(second)), "a lost link ends them all")
     }
 
-    @Test func noMoreAreHeardThanMayTalkAndWhereOneMayTheNextEndsTheOther() throws {
+    @Test func `no more are heard than may talk and where one may the next ends the other`() throws {
         var bridge = shared()
         let members = (0..<6).map { RelayMember(id: "\($0)", name: "Unit \($0)") }
         var heard: [TalkBurst?] = []
@@ -86,7 +86,7 @@ import Testing
         #expect(actions.count == 5 && actions.last == .beginReception(participant(ann)))
     }
 
-    @Test func whatIsSaidHereGoesOnWhileOthersTalk() {
+    @Test func `what is said here goes on while others talk`() {
         var bridge = shared()
         _ = bridge.handle(.link(.floorOutlook(.init(isOpen: true, isOpenToEmergencies: true))))
         _ = bridge.handle(.link(.floorTaken(by: ann)))
@@ -110,7 +110,7 @@ import Testing
         #expect(bridge.handle(.link(.transmissionEnded(own, .completed, TransmissionReport()))) == [])
     }
 
-    @Test func anEmergencyBeginsAsSoonAsTheFloorIsOpenToItWhoeverTalks() {
+    @Test func `an emergency begins as soon as the floor is open to it whoever talks`() {
         var bridge = shared()
         _ = bridge.handle(.link(.floorOutlook(.init(isOpen: false, isOpenToEmergencies: false))))
         _ = bridge.handle(.link(.floorTaken(by: ann)))

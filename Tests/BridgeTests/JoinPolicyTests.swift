@@ -5,7 +5,7 @@ import Testing
 @Suite struct JoinPolicyTests {
     private func hours(_ text: String) throws -> JoinPolicy.Hours { try #require(JoinPolicy.Hours(text)) }
 
-    @Test func withoutLimitsEverybodyMayJoinAtAnyTime() {
+    @Test func `without limits everybody may join at any time`() {
         let policy = JoinPolicy()
         #expect(policy.refusal(application: nil) == nil)
         #expect(policy.refusal(application: "") == nil)
@@ -13,7 +13,7 @@ import Testing
         #expect(policy.minutesUntilChange(atMinute: 0) == nil)
     }
 
-    @Test func hoursAreReadStrictly() throws {
+    @Test func `hours are read strictly`() throws {
         #expect(try hours("08:00-18:30") == hours("08:00-18:30"))
         #expect(JoinPolicy.Hours("00:00-24:00") != nil)
         for wrong in [
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func hoursEndWithTheirLastMinute() throws {
+    @Test func `hours end with their last minute`() throws {
         var policy = JoinPolicy()
         policy.hours = [try hours("08:00-12:00"), try hours("13:00-18:00")]
         for (minute, isOpen) in [(479, false), (480, true), (719, true), (720, false), (780, true), (1_080, false)] {
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func hoursMayPassOverMidnight() throws {
+    @Test func `hours may pass over midnight`() throws {
         var policy = JoinPolicy()
         policy.hours = [try hours("22:00-06:00")]
         for (minute, isOpen) in [(1_319, false), (1_320, true), (1_439, true), (0, true), (359, true), (360, false)] {
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func theNextChangeIsNeverMissedNorNow() throws {
+    @Test func `the next change is never missed nor now`() throws {
         var policy = JoinPolicy()
         policy.hours = [try hours("22:00-06:00"), try hours("08:00-24:00")]
         for minute in 0..<1_440 {
@@ -52,14 +52,14 @@ import Testing
         }
     }
 
-    @Test func theAdministratorKeepsADeviceOnItsChannel() {
+    @Test func `the administrator keeps a device on its channel`() {
         var policy = JoinPolicy()
         policy.allowsJoining = false
         #expect(policy.refusal(application: nil)?.code == .deviceManagementRestriction)
         #expect(policy.refusal(application: "com.example.Talk")?.code == .deviceManagementRestriction)
     }
 
-    @Test func programsAreAllowedByNameOrPattern() {
+    @Test func `programs are allowed by name or pattern`() {
         var policy = JoinPolicy()
         policy.applications = ["com.example.*", "org.talk"]
         for name in ["com.example.Talk", "com.example.", "org.talk"] {

@@ -24,7 +24,7 @@ import Testing
         return bridge
     }
 
-    @Test func theServiceIsReadyWithTheLinkAndTheBurstGoesOn() {
+    @Test func `the service is ready with the link and the burst goes on`() {
         var bridge = pressed()
         #expect(bridge.handle(.link(.state(.connecting))) == [], "no news while the burst decides")
         #expect(bridge.handle(.link(.state(ready))) == [.setServiceStatus(.ready)])
@@ -34,7 +34,7 @@ import Testing
         #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
     }
 
-    @Test func aLinkThatDoesNotComeRefusesItWithWhyAndNeedsAFreshPress() {
+    @Test func `a link that does not come refuses it with why and needs a fresh press`() {
         var bridge = pressed()
         let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
         guard case .transmissionRefused(let error)? = actions.first, actions.count == 1 else {
@@ -48,7 +48,7 @@ import Testing
         #expect(bridge.serviceStatus == .unavailable)
     }
 
-    @Test func whatTheLinkBecameMeanwhileIsToldWithTheEndOfTheBurst() {
+    @Test func `what the link became meanwhile is told with the end of the burst`() {
         var bridge = pressed()
         _ = bridge.handle(.link(.state(.connecting)))
         let actions = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
@@ -62,7 +62,7 @@ import Testing
             bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .reconnecting)])
     }
 
-    @Test func aRelayThatHasRefusedTheMemberIsNotWaitedFor() {
+    @Test func `a relay that has refused the member is not waited for`() {
         for error in [RelayLinkError.invitationRefused("revoked"), .full("channel"), .wrongRelayKey, .replaced] {
             var bridge = BridgeStateMachine()
             _ = bridge.handle(.link(.state(ready)))
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func aProgramThatIsNotReadyIsNotPassedBy() {
+    @Test func `a program that is not ready is not passed by`() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.programStatus(.unavailable))
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton)])
@@ -80,7 +80,7 @@ import Testing
         #expect(pressed.handle(.programStatus(.connecting)) == [.setServiceStatus(.unavailable)])
     }
 
-    @Test func anEmergencyGoesOnWhenTheLinkHasNotComeInTime() {
+    @Test func `an emergency goes on when the link has not come in time`() {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.state(ready)))
         _ = bridge.handle(.link(.state(away)))

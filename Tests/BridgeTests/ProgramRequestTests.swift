@@ -18,7 +18,7 @@ import Testing
         return bridge
     }
 
-    @Test func aProgramBeginsAndStops() {
+    @Test func `a program begins and stops`() {
         var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
         #expect(
             bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
@@ -27,14 +27,14 @@ import Testing
             bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest, floor: .unknown)])
     }
 
-    @Test func aProgramDoesNotJoinATransmissionOfOthers() {
+    @Test func `a program does not join a transmission of others`() {
         var bridge = transmitting(.pressed(.accessories), .handsfreeButton)
         #expect(bridge.handle(.requestedBegin(program: ":1.5")) == [.refuseBegin(.program(":1.5"))])
         // And did not become a holder by it.
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
     }
 
-    @Test func aBeginThatWasGrantedAfterAllHasAHolder() {
+    @Test func `a begin that was granted after all has a holder`() {
         var bridge = transmitting(.pressed(.accessories), .handsfreeButton)
         _ = bridge.handle(.requestedBegin(program: ":1.5"))
         _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
@@ -42,7 +42,7 @@ import Testing
         #expect(bridge.handle(.released(.program(":1.5"))) == [.stopTransmitting(.developerRequest)])
     }
 
-    @Test func itsStopEndsWhoeverTalksAndTheirKeysAreUsedUp() {
+    @Test func `its stop ends whoever talks and their keys are used up`() {
         var bridge = transmitting(.pressed(.caller(":1.7")), .userRequest)
         _ = bridge.handle(.pressed(.accessories))
         #expect(
@@ -51,27 +51,27 @@ import Testing
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
 
-    @Test func aButtonKeepsAProgramsTransmissionAlive() {
+    @Test func `a button keeps a programs transmission alive`() {
         var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
         #expect(bridge.handle(.pressed(.accessories)) == [.answer(.accessories, nil)])
         #expect(bridge.handle(.released(.program(":1.5"))) == [])
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
     }
 
-    @Test func whatTheLimitEndedAProgramMayBeginAgainAtOnce() {
+    @Test func `what the limit ended a program may begin again at once`() {
         var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
         _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
         #expect(
             bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest, floor: .unknown)])
     }
 
-    @Test func aClickOnTheDesktopIsTheUsersRequest() {
+    @Test func `a click on the desktop is the users request`() {
         var bridge = transmitting(.pressed(.userInterface), .userRequest)
         _ = bridge.handle(.notice(.transmissionEnding(.talkTimeLimit)))
         #expect(bridge.handle(.pressed(.userInterface)) == [.beginTransmitting(.userRequest, floor: .unknown)])
     }
 
-    @Test func withoutALinkOnlyTheProgramsWordCounts() {
+    @Test func `without a link only the programs word counts`() {
         var bridge = BridgeStateMachine(hasLink: false)
         #expect(bridge.serviceStatus == .ready)
         #expect(bridge.handle(.programStatus(.connecting)) == [.setServiceStatus(.connecting)])
@@ -80,7 +80,7 @@ import Testing
         #expect(bridge.serviceDetail.isEmpty)
     }
 
-    @Test func withALinkTheWorseOfTheTwoCounts() {
+    @Test func `with a link the worse of the two counts`() {
         var bridge = BridgeStateMachine()
         #expect(bridge.serviceStatus == .connecting)
         #expect(bridge.handle(.programStatus(.unavailable)) == [.setServiceStatus(.unavailable)])

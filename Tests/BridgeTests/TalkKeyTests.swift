@@ -3,7 +3,7 @@ import Bridge
 import Testing
 
 @Suite struct TalkKeyTests {
-    @Test func theFirstHolderBeginsAndTheLastOneEnds() {
+    @Test func `the first holder begins and the last one ends`() {
         var key = TalkKey()
         #expect(key.press(.accessories) == .began(.accessories, .normal))
         #expect(key.press(.caller(":1.5")) == nil)
@@ -13,7 +13,7 @@ import Testing
         #expect(!key.isHeld)
     }
 
-    @Test func anEmergencyMakesWhatIsHeldUrgentUntilItEnds() {
+    @Test func `an emergency makes what is held urgent until it ends`() {
         var key = TalkKey()
         _ = key.press(.accessories)
         #expect(!key.isUrgent)
@@ -30,7 +30,7 @@ import Testing
         #expect(!key.isUrgent && !key.isHeld)
     }
 
-    @Test func aRepeatedPressIsNoSecondEdge() {
+    @Test func `a repeated press is no second edge`() {
         var key = TalkKey()
         #expect(key.press(.accessories) == .began(.accessories, .normal))
         #expect(key.press(.accessories) == nil)
@@ -38,7 +38,7 @@ import Testing
         #expect(key.release(.accessories) == nil)
     }
 
-    @Test func aPressThatATransmissionUsedUpDoesNotBeginTheNext() {
+    @Test func `a press that a transmission used up does not begin the next`() {
         var key = TalkKey()
         _ = key.press(.caller(":1.4"))
         _ = key.press(.caller(":1.5"))
@@ -52,7 +52,7 @@ import Testing
         #expect(key.release(.caller(":1.5")) == nil)
     }
 
-    @Test func accessoriesReportFreshPressesOnly() {
+    @Test func `accessories report fresh presses only`() {
         var key = TalkKey()
         _ = key.press(.accessories)
         key.transmissionEnded()
@@ -60,7 +60,7 @@ import Testing
         #expect(key.press(.accessories) == .began(.accessories, .normal))
     }
 
-    @Test func holdersAreBounded() {
+    @Test func `holders are bounded`() {
         var key = TalkKey()
         for index in 0..<TalkKey.holderLimit { _ = key.press(.caller(":1.\(index)")) }
         #expect(key.press(.caller(":1.x")) == nil)

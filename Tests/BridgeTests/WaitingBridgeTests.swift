@@ -31,7 +31,7 @@ import Testing
         return bridge
     }
 
-    @Test func theFloorDecidesNotWhoIsHeard() {
+    @Test func `the floor decides not who is heard`() {
         for (hasQueue, taken) in [(true, FloorOutlook.queueable), (false, .unknown)] {
             var bridge = ready(hasQueue: hasQueue)
             _ = bridge.handle(.link(.floorTaken(by: other)))
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func theBurstThatWaitedIsTheOneThatIsSpoken() {
+    @Test func `the burst that waited is the one that is spoken`() {
         var bridge = waiting()
         #expect(bridge.handle(.link(.floorQueued(burst, position: 2))) == [.floorQueued(position: 2)])
         #expect(bridge.handle(.notice(.waitingForFloor(position: 2))).isEmpty)
@@ -53,14 +53,14 @@ import Testing
         #expect(bridge.handle(.notice(.transmissionAudioFinished(erased: false))) == [.endBurst])
     }
 
-    @Test func lettingGoWhileWaitingGivesTheWishBack() {
+    @Test func `letting go while waiting gives the wish back`() {
         var bridge = waiting()
         #expect(bridge.handle(.released(.accessories)) == [.stopTransmitting(.handsfreeButton)])
         #expect(bridge.handle(.notice(.waitingEnded(.stopped(.handsfreeButton)))) == [.abortBurst])
         #expect(bridge.handle(.link(.transmissionEnded(burst, .aborted, TransmissionReport()))).isEmpty)
     }
 
-    @Test func whoLostToAnotherPressGoesOnWaitingWithTheSameBurst() {
+    @Test func `who lost to another press goes on waiting with the same burst`() {
         var bridge = ready()
         _ = bridge.handle(.pressed(.accessories))
         #expect(bridge.handle(begun) == [.beginBurst])
@@ -72,7 +72,7 @@ import Testing
         #expect(bridge.handle(granted) == [.floorGranted])
     }
 
-    @Test func anEmergencyAsksAnewBeforeTheOthersUnlessTheFloorIsHeld() {
+    @Test func `an emergency asks anew before the others unless the floor is held`() {
         var bridge = waiting()
         #expect(bridge.handle(.escalated) == [.abortBurst, .beginBurst(priority: 255)])
         var holding = waiting()
@@ -80,7 +80,7 @@ import Testing
         #expect(holding.handle(.escalated).isEmpty)
     }
 
-    @Test func aLinkThatEndsTheBurstEndsTheWaiting() {
+    @Test func `a link that ends the burst ends the waiting`() {
         var bridge = waiting()
         let ended = BridgeStateMachine.Event.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport()))
         guard case .transmissionRefused(let error)? = bridge.handle(ended).first else {
@@ -91,7 +91,7 @@ import Testing
             bridge.handle(.notice(.waitingEnded(.refused(error)))) == [.abortBurst, .endedBySystem, .report(error)])
     }
 
-    @Test func whatListenersMissReachesTheEncoder() {
+    @Test func `what listeners miss reaches the encoder`() {
         var bridge = ready()
         #expect(bridge.handle(.link(.listenerLoss(percent: 12))) == [.setExpectedLoss(percent: 12)])
         _ = bridge.handle(.link(.state(.connecting)))

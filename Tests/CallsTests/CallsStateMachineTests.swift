@@ -7,13 +7,13 @@ import Testing
 @testable import Calls
 
 @Suite struct CallsStateMachineTests {
-    @Test(
-        "a user is in a call from dialling to hanging up, on hold too, and not while it only rings",
-        arguments: [
-            ("dialing", true), ("alerting", true), ("active", true), ("held", true), ("incoming", false),
-            ("waiting", false), ("disconnected", false),
-        ])
-    func states(state: String, isInProgress: Bool) {
+    @Test(arguments: [
+        ("dialing", true), ("alerting", true), ("active", true), ("held", true), ("incoming", false),
+        ("waiting", false), ("disconnected", false),
+    ])
+    func `a user is in a call from dialling to hanging up, on hold too, and not while it only rings`(
+        state: String, isInProgress: Bool
+    ) {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: state))
@@ -21,8 +21,8 @@ import Testing
         #expect(world.machine.active.isEmpty == !isInProgress)
     }
 
-    @Test("an incoming call counts from when it is answered until it is over")
-    func incoming() {
+    @Test
+    func `an incoming call counts from when it is answered until it is over`() {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: "incoming", number: "+49301234", name: "Anna"))
@@ -35,15 +35,15 @@ import Testing
         #expect(world.reported.count == 2)
     }
 
-    @Test("calls that went on before are found by asking")
-    func found() {
+    @Test
+    func `calls that went on before are found by asking`() {
         var world = World()
         world.openOfono(calls: ["/m/c1": ["State": .string("active"), "LineIdentification": .string("110")]])
         #expect(world.texts == ["oFono: 110"])
     }
 
-    @Test("a service that leaves takes its calls with it, and only its own")
-    func vanishing() {
+    @Test
+    func `a service that leaves takes its calls with it, and only its own`() {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: "active", number: "1"))
@@ -55,8 +55,8 @@ import Testing
         #expect(world.texts == ["Bluetooth: Ben"])
     }
 
-    @Test("a modem that goes ends its calls")
-    func modemRemoved() {
+    @Test
+    func `a modem that goes ends its calls`() {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: "active"))
@@ -64,8 +64,8 @@ import Testing
         #expect(world.texts.isEmpty)
     }
 
-    @Test("a modem that loses its voice interface ends its calls; when it has it again, it is asked")
-    func interfaces() {
+    @Test
+    func `a modem that loses its voice interface ends its calls; when it has it again, it is asked`() {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: "active"))
@@ -76,8 +76,8 @@ import Testing
         #expect(world.questions.map(\.question.method) == ["GetCalls"])
     }
 
-    @Test("a signal that crossed an answer is not undone by it")
-    func crossing() throws {
+    @Test
+    func `a signal that crossed an answer is not undone by it`() throws {
         var world = World()
         world.openOfono(answerCalls: false)
         let asked = try world.takeQuestion()
@@ -91,8 +91,8 @@ import Testing
         #expect(world.texts == ["oFono: 2"])
     }
 
-    @Test("a signal from before an answer is not heard twice")
-    func older() throws {
+    @Test
+    func `a signal from before an answer is not heard twice`() throws {
         var world = World()
         world.openOfono(answerCalls: false)
         let asked = try world.takeQuestion()
@@ -101,8 +101,8 @@ import Testing
         #expect(world.texts.isEmpty)
     }
 
-    @Test("answers to questions of the service's former life change nothing")
-    func formerLife() throws {
+    @Test
+    func `answers to questions of the service's former life change nothing`() throws {
         var world = World()
         world.openOfono(answerCalls: false)
         let asked = try world.takeQuestion()
@@ -115,8 +115,8 @@ import Testing
         #expect(world.texts.isEmpty)
     }
 
-    @Test("a question without an answer is asked again, later and later, five times in all")
-    func retries() throws {
+    @Test
+    func `a question without an answer is asked again, later and later, five times in all`() throws {
         var world = World()
         world.handle(.appeared(.modemManager))
         var pauses: [Duration] = []
@@ -130,11 +130,11 @@ import Testing
         }
         #expect(pauses == [1, 2, 4, 8].map { .seconds($0) })
         #expect(world.machine.nextDeadline == nil)
-        #expect(world.complaints.last == "GetManagedObjects: not asked again")
+        #expect(world.complaints.last == "GetManagedObjects: giving up")
     }
 
-    @Test("a refusal is not asked about again")
-    func refusal() throws {
+    @Test
+    func `a refusal is not asked about again`() throws {
         var world = World()
         world.handle(.appeared(.ofono))
         let asked = try world.takeQuestion()
@@ -145,8 +145,8 @@ import Testing
         #expect(world.texts == ["oFono: a call"])
     }
 
-    @Test("a PipeWire that stands in for oFono tells no interfaces, and is asked for its calls")
-    func pipeWire() throws {
+    @Test
+    func `a PipeWire that stands in for oFono tells no interfaces, and is asked for its calls`() throws {
         var world = World()
         world.handle(.appeared(.ofono))
         let asked = try world.takeQuestion()
@@ -154,8 +154,8 @@ import Testing
         #expect(world.questions.map(\.question.path) == ["/ag0"])
     }
 
-    @Test("ModemManager's calls are asked one by one, and followed by their number of state")
-    func modemManager() throws {
+    @Test
+    func `ModemManager's calls are asked one by one, and followed by their number of state`() throws {
         let root: DBusObjectPath = "/org/freedesktop/ModemManager1"
         let voice = "org.freedesktop.ModemManager1.Modem.Voice"
         let call = "org.freedesktop.ModemManager1.Call"
@@ -195,8 +195,8 @@ import Testing
         #expect(world.texts.isEmpty)
     }
 
-    @Test("BlueZ's calls are followed, also when the phone puts an incoming one on hold")
-    func bluez() {
+    @Test
+    func `BlueZ's calls are followed, also when the phone puts an incoming one on hold`() {
         let call: DBusObjectPath = "/org/bluez/hci0/dev_00_11_22_33_44_55/telephony0/call1"
         var world = World()
         world.openBlueZ(calls: [:])
@@ -225,8 +225,8 @@ import Testing
         #expect(world.texts.isEmpty)
     }
 
-    @Test("texts of the network cannot steer a terminal, and are not endless")
-    func texts() {
+    @Test
+    func `texts of the network cannot steer a terminal, and are not endless`() {
         #expect(CallFacts(number: "\u{1B}[31m12\n3\u{202E}").who == "[31m123")
         #expect(CallFacts(name: String(repeating: "x", count: 5_000)).who.count == CallFacts.textMaximum)
         #expect(CallFacts(number: "  ", name: "\u{0}").who == "a call")

@@ -7,8 +7,8 @@ import Testing
 @testable import Calls
 
 @Suite struct ForegroundTests {
-    @Test("without logind everybody is in the foreground, and logind is not asked for")
-    func absent() async throws {
+    @Test
+    func `without logind everybody is in the foreground, and logind is not asked for`() async throws {
         try await withBus { fixture in
             let monitor = ForegroundMonitor(on: try await fixture.connect(), logger: fixture.logger)
             #expect(await monitor.isForeground(processIdentifier: 1, userIdentifier: 0), "not started")
@@ -17,8 +17,10 @@ import Testing
         }
     }
 
-    @Test("a program is in the foreground while its session is active, and the answer is remembered until it changes")
-    func session() async throws {
+    @Test
+    func `a program is in the foreground while its session is active, and the answer is remembered until it changes`()
+        async throws
+    {
         try await withBus { fixture in
             let logind = try await FakeLogind(fixture)
             let monitor = try await fixture.foregroundMonitor()
@@ -40,8 +42,8 @@ import Testing
         }
     }
 
-    @Test("a program outside any session goes by its user's; a service by nobody's")
-    func user() async throws {
+    @Test
+    func `a program outside any session goes by its user's; a service by nobody's`() async throws {
         try await withBus { fixture in
             let logind = try await FakeLogind(fixture)
             let monitor = try await fixture.foregroundMonitor()
@@ -56,8 +58,8 @@ import Testing
         }
     }
 
-    @Test("a logind that does not answer, or answers nonsense, keeps nobody longer than the time limit")
-    func silent() async throws {
+    @Test
+    func `a logind that does not answer, or answers nonsense, keeps nobody longer than the time limit`() async throws {
         try await withBus { fixture in
             let logind = try await FakeLogind(fixture)
             let monitor = try await fixture.foregroundMonitor()
@@ -71,8 +73,8 @@ import Testing
         }
     }
 
-    @Test("a session that ended, and a logind that started anew, are asked about again")
-    func forgetting() async throws {
+    @Test
+    func `a session that ended, and a logind that started anew, are asked about again`() async throws {
         try await withBus { fixture in
             let logind = try await FakeLogind(fixture)
             let monitor = try await fixture.foregroundMonitor()

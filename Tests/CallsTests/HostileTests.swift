@@ -8,8 +8,8 @@ import Testing
 @testable import Calls
 
 @Suite struct HostileTests {
-    @Test("messages of a wrong shape change nothing", arguments: HostileMessages.all)
-    func malformed(signal: CallSignal) {
+    @Test(arguments: HostileMessages.all)
+    func `messages of a wrong shape change nothing`(signal: CallSignal) {
         var world = World()
         world.openOfono()
         world.hear(.ofonoAdded("/m/c1", state: "active", number: "1"))
@@ -18,9 +18,8 @@ import Testing
         #expect(world.reported.count == 1)
     }
 
-    @Test(
-        "an answer of a wrong shape is no answer", arguments: [[], [DBusValue.string("x")], [.uint32(7), .uint32(8)]])
-    func malformedAnswer(arguments: [DBusValue]) throws {
+    @Test(arguments: [[], [DBusValue.string("x")], [.uint32(7), .uint32(8)]])
+    func `an answer of a wrong shape is no answer`(arguments: [DBusValue]) throws {
         for service in CallService.allCases {
             var world = World()
             world.handle(.appeared(service))
@@ -30,8 +29,8 @@ import Testing
         }
     }
 
-    @Test("a service that tells of calls without end is bounded")
-    func flood() throws {
+    @Test
+    func `a service that tells of calls without end is bounded`() throws {
         var world = World()
         world.openOfono()
         for index in 0..<1_000 {
@@ -47,8 +46,8 @@ import Testing
         #expect(world.questions.count == CallsStateMachine.questionsMaximum)
     }
 
-    @Test("more signals than can be remembered during a question have it asked again")
-    func overflow() throws {
+    @Test
+    func `more signals than can be remembered during a question have it asked again`() throws {
         var world = World()
         world.openOfono(answerCalls: false)
         let asked = try world.takeQuestion()
@@ -64,8 +63,8 @@ import Testing
         #expect(try world.takeQuestion().question == asked.question)
     }
 
-    @Test("random messages of all services: never more than the bounds, and what is reported is in progress")
-    func random() {
+    @Test
+    func `random messages of all services: never more than the bounds, and what is reported is in progress`() {
         var generator = SeededGenerator()
         var world = World()
         let paths: [DBusObjectPath] = [
@@ -116,8 +115,8 @@ import Testing
         #expect(world.machine.active.isEmpty && world.machine.nextDeadline == nil)
     }
 
-    @Test("on a real bus a stranger's signals in a service's name are not heard")
-    func stranger() async throws {
+    @Test
+    func `on a real bus a stranger's signals in a service's name are not heard`() async throws {
         try await withBus { fixture in
             let listener = try await Listener(fixture)
             let service = try await fixture.connect()
@@ -133,8 +132,8 @@ import Testing
         }
     }
 
-    @Test("the bus going away ends all calls, and its return brings them back")
-    func busLoss() async throws {
+    @Test
+    func `the bus going away ends all calls, and its return brings them back`() async throws {
         try await withBus { fixture in
             let listener = try await Listener(fixture)
             let service = try await fixture.connect()

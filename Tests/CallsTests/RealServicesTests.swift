@@ -6,8 +6,9 @@ import Testing
 @testable import Calls
 
 @Suite struct RealServicesTests {
-    @Test("the calls of a real oFono: ringing, answered, hung up, dialled, and over when ofonod is killed")
-    func ofono() async throws {
+    @Test
+    func `the calls of a real oFono: ringing, answered, hung up, dialled, and over when ofonod is killed`() async throws
+    {
         try await withBus { fixture in
             let listener = try await Listener(fixture)
             let modem = try await Modem()
@@ -52,8 +53,10 @@ import Testing
         }
     }
 
-    @Test("the calls of a real ModemManager: dialled, answered, hung up, ringing, answered, and over when it is killed")
-    func modemManager() async throws {
+    @Test
+    func `the calls of a real ModemManager: dialled, answered, hung up, ringing, answered, and over when it is killed`()
+        async throws
+    {
         try await withBus { fixture in
             let name = "abstract:pttd-" + fixture.bus.directory.suffix(6)
             let modem = try await Modem(socket: name)

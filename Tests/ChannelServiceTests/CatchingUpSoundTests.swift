@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test(arguments: Sound.allCases) func allOfALateMinuteIsHeard(sound: Sound) throws {
+    @Test(arguments: Sound.allCases) func `all of a late minute is heard`(sound: Sound) throws {
         let (late, count) = (5_500, 6_000)
         let payloads = try second(of: sound)
         let began = Instant(nanoseconds: 1_000_000_000_000)
@@ -103,7 +103,7 @@ import Testing
     }
 
     /// A speaker that has stopped is given what is due in the end: it says what it drops, and nothing waits for ever.
-    @Test func aSpeakerThatPlaysNothingHoldsNobodyBackForEver() {
+    @Test func `a speaker that plays nothing holds nobody back for ever`() {
         var burst = ReceivedBurst(PTParticipant(name: "Ann", image: nil), at: .zero)
         for number in 0..<100 as Range<UInt16> {
             burst.append(

@@ -12,7 +12,7 @@ import Testing
     let channel = ServiceUnderTest.channel
     let ann = PTParticipant(name: "Ann", image: nil)
 
-    @Test func aBurstGoesFromPressToTail() async throws {
+    @Test func `a burst goes from press to tail`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin(.handsfreeButton)
@@ -51,7 +51,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func theLevelIsToldWhileSomethingIsRecordedAndItsEndOnce() async throws {
+    @Test func `the level is told while something is recorded and its end once`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         let levels = Shared<[Float?]>([])
@@ -73,7 +73,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func requestsFromWithinACallbackWaitForTheirTurn() async throws {
+    @Test func `requests from within a callback wait for their turn`() async throws {
         let under = try ServiceUnderTest()
         let depth = Shared((now: 0, most: 0))
         let order = Shared<[String]>([])
@@ -101,7 +101,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aBeginIsAnsweredWhenTheMicrophoneRecords() async throws {
+    @Test func `a begin is answered when the microphone records`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.run { $0.simulatedAudio.answers = false }
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// The burst that a failing speaker cuts off is told as played, which is no proof that the speaker works.
-    @Test func aFailedSpeakerIsShownUntilItIsHeardAgain() async throws {
+    @Test func `a failed speaker is shown until it is heard again`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.run {
@@ -139,7 +139,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aMicrophoneThatIsMissingIsShownBeforeTheFirstPress() async throws {
+    @Test func `a microphone that is missing is shown before the first press`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.run { $0.simulatedAudio.handler?(.microphoneMissing(reason: "no such device")) }
@@ -149,7 +149,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aMicrophoneThatVanishesEndsTheBurstAndTheNextOneWorks() async throws {
+    @Test func `a microphone that vanishes ends the burst and the next one works`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -164,7 +164,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aRefusalByTheRelayErasesAndIsHeard() async throws {
+    @Test func `a refusal by the relay erases and is heard`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -178,7 +178,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func framesThatExistAreDeliveredBeforeAnImmediateEndIsTold() async throws {
+    @Test func `frames that exist are delivered before an immediate end is told`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -193,7 +193,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func theTalkTimeLimitNeedsNobodyToPoll() async throws {
+    @Test func `the talk time limit needs nobody to poll`() async throws {
         let under = try ServiceUnderTest(
             rules: .init(talkTimeLimit: .milliseconds(80), talkTimeWarning: .milliseconds(40)))
         try await under.start()
@@ -208,7 +208,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aReceivedBurstIsPlayedAndItsSpeakerShownUntilItWasHeard() async throws {
+    @Test func `a received burst is played and its speaker shown until it was heard`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.burstBegan(ann)
@@ -225,7 +225,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aBurstDuringAnOwnTransmissionIsPlayedOnlyAfterIt() async throws {
+    @Test func `a burst during an own transmission is played only after it`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -246,7 +246,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func leavingEndsAReceptionToo() async throws {
+    @Test func `leaving ends a reception too`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.burstBegan(ann)
@@ -260,7 +260,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aCallSilencesAReceptionAndGivesItBack() async throws {
+    @Test func `a call silences a reception and gives it back`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.burstBegan(ann)
@@ -276,7 +276,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aSpeakerThatStaysAwayIsReportedOnce() async throws {
+    @Test func `a speaker that stays away is reported once`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.burstBegan(ann)
@@ -286,7 +286,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func shutdownEndsTheBurstAnswersEverybodyAndClosesTheDevices() async throws {
+    @Test func `shutdown ends the burst answers everybody and closes the devices`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.run { $0.simulatedAudio.answers = false }
@@ -305,7 +305,7 @@ import Testing
         await under.service.shutdown()
     }
 
-    @Test func observersAndWaitingRequestsAreBounded() async throws {
+    @Test func `observers and waiting requests are bounded`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         var tokens: [ChannelObserverToken] = []

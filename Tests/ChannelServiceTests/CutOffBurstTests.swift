@@ -25,7 +25,7 @@ import Testing
     }
 
     /// The outlook was that the relay would give the floor (cut-in, a higher priority), and it does not.
-    @Test func aPressThatTheRelayDeniesLeavesTheRestOfTheOtherOneToBeHeard() async throws {
+    @Test func `a press that the relay denies leaves the rest of the other one to be heard`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         let packets = (1...200 as ClosedRange<UInt16>).map { packet($0) }
@@ -53,7 +53,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func whatWasCutOffIsHeardOnBehindTheLastWordsSaidHereUnlessItHasEnded() {
+    @Test func `what was cut off is heard on behind the last words said here unless it has ended`() {
         for endsMeanwhile in [false, true] {
             var listening = ListeningStateMachine()
             _ = listening.handle(.began(ann, nil), at: now)
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func whoTakesTheFloorInItsPlaceIsHeardAndNotTheOneThatWasCutOff() {
+    @Test func `who takes the floor in its place is heard and not the one that was cut off`() {
         var listening = ListeningStateMachine()
         _ = listening.handle(.began(ann, nil), at: now)
         _ = listening.handle(.cleared, at: now)
@@ -81,7 +81,7 @@ import Testing
         #expect(listening.participants == [bob])
     }
 
-    @Test func whoBeginsBesideTheLastWordsSaidHereIsHeardBehindThem() async throws {
+    @Test func `who begins beside the last words said here is heard behind them`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -107,7 +107,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func onADeviceThatHearsWhileItTalksTheyAreHeardTogether() async throws {
+    @Test func `on a device that hears while it talks they are heard together`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(mode: .fullDuplex)
         try await under.begin()
@@ -124,7 +124,7 @@ import Testing
     }
 
     /// Where one talks at a time, who talks has been given the floor: this device's last words are not to record it.
-    @Test func oneAtATimeWhoBeginsIsHeardAtOnce() async throws {
+    @Test func `one at a time who begins is heard at once`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()

@@ -19,7 +19,7 @@ extension ChannelService {
     let channel = ServiceUnderTest.channel
     let ann = PTParticipant(name: "Ann", image: nil)
 
-    @Test func whatIsSaidIntoOneServiceIsHeardFromTheOther() async throws {
+    @Test func `what is said into one service is heard from the other`() async throws {
         // A machine that was halted for a moment stretches what is heard; then it is said again.
         var share = 0.0
         for _ in 1...4 where share <= 0.7 { share = try await shareHeardFromTheOther() }
@@ -84,7 +84,7 @@ extension ChannelService {
     }
 
     /// The tone of a press is played while the microphone runs: with the setting it is handed on, without there is no path.
-    @Test(arguments: [false, true]) func theMicrophoneLearnsWhatTheSpeakerPlaysIfEchoesAreCancelled(
+    @Test(arguments: [false, true]) func `the microphone learns what the speaker plays if echoes are cancelled`(
         cancelsEcho: Bool
     ) async throws {
         let directory = try TemporaryDirectory()
@@ -103,7 +103,7 @@ extension ChannelService {
         await talker.finish()
     }
 
-    @Test func messagesThatComeWhileOnePlaysAreHeardOneAfterTheOther() async throws {
+    @Test func `messages that come while one plays are heard one after the other`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
         var playback = PlaybackConfiguration()
@@ -156,7 +156,7 @@ extension ChannelService {
         #expect(heard.count > 48_000 * 12 / 10, "\(heard.count) samples")
     }
 
-    @Test func aSecondPressDuringTheTailRecordsAgain() async throws {
+    @Test func `a second press during the tail records again`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
         let under = try ServiceUnderTest(
@@ -178,7 +178,7 @@ extension ChannelService {
         await under.finish()
     }
 
-    @Test func aRefusedBurstGivesNoFramesAfterTheRefusal() async throws {
+    @Test func `a refused burst gives no frames after the refusal`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
         let under = try ServiceUnderTest(
@@ -196,7 +196,7 @@ extension ChannelService {
         await under.finish()
     }
 
-    @Test func aMissingMicrophoneFailsTheBeginAndIsTriedAgain() async throws {
+    @Test func `a missing microphone fails the begin and is tried again`() async throws {
         let directory = try TemporaryDirectory()
         let under = try ServiceUnderTest(
             ChannelServiceConfiguration(
@@ -214,7 +214,7 @@ extension ChannelService {
         await under.finish()
     }
 
-    @Test func anUnknownSoundCardFailsTheBeginInWords() async throws {
+    @Test func `an unknown sound card fails the begin in words`() async throws {
         let under = try ServiceUnderTest(
             ChannelServiceConfiguration(
                 microphone: .alsa("no-such-microphone"), speaker: .alsa("no-such-speaker")))
@@ -236,7 +236,7 @@ extension ChannelService {
         await under.finish()
     }
 
-    @Test func aMicrophoneThatTakesTimeToHearIsWaitedForAndThenTheToneSounds() async throws {
+    @Test func `a microphone that takes time to hear is waited for and then the tone sounds`() async throws {
         let directory = try TemporaryDirectory()
         // A Bluetooth link that runs after 400 ms.
         try writeWAV([Float](repeating: 0, count: 19_200) + chirp(seconds: 2), to: directory.file("speech.wav"))
@@ -267,7 +267,7 @@ extension ChannelService {
     }
 
     /// Without a speaker nobody waits for a tone.
-    @Test func withoutTonesAMicrophoneThatTakesTimeBeginsWhenItHears() async throws {
+    @Test func `without tones a microphone that takes time begins when it hears`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV([Float](repeating: 0, count: 4_800) + chirp(seconds: 2), to: directory.file("speech.wav"))
         var configuration = ChannelServiceConfiguration(
@@ -280,7 +280,7 @@ extension ChannelService {
         await under.finish()
     }
 
-    @Test func cuttingATailGivesFramesOfItsBurstAndNoStaleNews() async throws {
+    @Test func `cutting a tail gives frames of its burst and no stale news`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
         let loop = try EventLoop(name: "test")

@@ -9,7 +9,7 @@ import Testing
 
 @Suite struct LateBurstTests {
     /// Fifteen seconds said while another message was heard, handed over so much later than they came.
-    @Test(arguments: [1, 3, 5, 20]) func aMessageThatWaitedIsPlayedWholeAndSteadily(secondsLate: Int) {
+    @Test(arguments: [1, 3, 5, 20]) func `a message that waited is played whole and steadily`(secondsLate: Int) {
         let count = 1_500
         let began = Instant(nanoseconds: 1_000_000_000_000)
         func packet(_ number: Int) -> ReceivedPacket {
@@ -80,7 +80,7 @@ import Testing
     }
 
     /// This end comes so late to a burst of 40 s, whose beginning comes at once; what is said from then on as it is said.
-    @Test(arguments: [1, 5, 30]) func whatWasSaidBeforeIsHandedOverFasterThanItWasSaid(secondsLate: Int) {
+    @Test(arguments: [1, 5, 30]) func `what was said before is handed over faster than it was said`(secondsLate: Int) {
         let (count, late) = (4_000, secondsLate * 100)
         var machine = ReceptionStateMachine()
         var now = began + .seconds(secondsLate)
@@ -151,14 +151,14 @@ import Testing
         return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
     }
 
-    @Test func aLongBeginningIsNotCopiedForEachOfItsPackets() {
+    @Test func `a long beginning is not copied for each of its packets`() {
         let (few, many) = (handingIn(1_000), handingIn(5_000))
         print("handing in 1000 packets took \(few), 5000 took \(many)")
         // Five times as many; copied each time, they would cost twenty times as much and more.
         #expect(many < few * 11)
     }
 
-    @Test func whoeverTalksBehindALateBurstIsHeardAfterIt() {
+    @Test func `whoever talks behind a late burst is heard after it`() {
         var machine = ReceptionStateMachine()
         var sequences: [UInt16] = []
         var now = began

@@ -34,7 +34,7 @@ import Testing
         return listening
     }
 
-    @Test func whoTalksBesideOthersIsHeardAtOnceAndTheLongestIsTold() {
+    @Test func `who talks beside others is heard at once and the longest is told`() {
         var listening = both()
         #expect(listening.participants == [ann, bob])
         #expect(
@@ -52,14 +52,14 @@ import Testing
         #expect(listening.nextDeadline == nil && listening.packetsDropped == 0)
     }
 
-    @Test func packetsOfABurstThatIsNotKnownAreDropped() {
+    @Test func `packets of a burst that is not known are dropped`() {
         var listening = both()
         #expect(listening.handle(.packet(packet(3), third), at: now) == [])
         #expect(listening.packetsDropped == 1)
         #expect(listening.handle(.ended(lastSequence: nil, third), at: now) == [])
     }
 
-    @Test func whoTalksAgainIsHeardAfterTheirOwnLastWords() {
+    @Test func `who talks again is heard after their own last words`() {
         var listening = both()
         _ = listening.handle(.ended(lastSequence: 1, first), at: now)
         #expect(listening.handle(.began(ann, third), at: now) == [])
@@ -69,7 +69,7 @@ import Testing
                 == [.setParticipant(bob), .play(packet(900), voice: 0)], "Bob is the longest now")
     }
 
-    @Test func whatComesBehindAnOwnTransmissionIsHeardAfterIt() {
+    @Test func `what comes behind an own transmission is heard after it`() {
         var listening = ListeningStateMachine()
         for (participant, burst) in [(ann, first), (bob, second)] {
             #expect(listening.handle(.began(participant, burst), at: now) == [.setParticipant(participant)])
@@ -90,7 +90,7 @@ import Testing
         #expect(listening.handle(.played(voice: 0), at: now).contains(.play(packet(7), voice: 0)))
     }
 
-    @Test func aPressCutsThemOffAndWhoGoesOnIsHeardAgainAfterIt() {
+    @Test func `a press cuts them off and who goes on is heard again after it`() {
         var listening = both()
         _ = listening.handle(.ended(lastSequence: 1, first), at: now)
         #expect(
@@ -107,7 +107,7 @@ import Testing
         #expect(listening.nextDeadline == nil)
     }
 
-    @Test func whatAPressCutOffIsKnownByItsBurst() {
+    @Test func `what a press cut off is known by its burst`() {
         let listening = both()
         let speech = listening.unheard(at: now + .seconds(3))
         #expect(speech.map(\.burst) == [first, second] && speech.allSatisfy { $0.heard == .seconds(3) })
@@ -124,7 +124,7 @@ import Testing
         #expect(names == ["Ann (again)", "Bob (again)"])
     }
 
-    @Test func aReplayGivesWayToWhoeverSpeaks() {
+    @Test func `a replay gives way to whoever speaks`() {
         var listening = ListeningStateMachine()
         var memory = ReplayMemory()
         memory.began(ann)
@@ -138,7 +138,7 @@ import Testing
         #expect(listening.handle(.replay(memory.next(again: false, at: now)!), at: now) == [])
     }
 
-    @Test func fourAreHeardAtOnceAndAFifthAfterOneWhoHasEnded() {
+    @Test func `four are heard at once and a fifth after one who has ended`() {
         var listening = ListeningStateMachine()
         for number in 1...4 as ClosedRange<UInt32> {
             let burst = TalkBurst(number: number)
@@ -154,7 +154,7 @@ import Testing
     }
 
     /// Where one talks at a time, everything is as one reception has it, on the first voice.
-    @Test func oneAtATimeIsAsItWas() {
+    @Test func `one at a time is as it was`() {
         var random = SeededGenerator()
         for _ in 0..<100 {
             var listening = ListeningStateMachine()
@@ -197,7 +197,7 @@ import Testing
         }
     }
 
-    @Test func inFullDuplexSeveralAreHeardWhileThisDeviceTransmits() async throws {
+    @Test func `in full duplex several are heard while this device transmits`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(mode: .fullDuplex)
         let passed = Mutex<[SpeechEvent]>([])
@@ -237,7 +237,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func inHalfDuplexWhoGoesOnIsHeardAgainBehindTheLastWordsSaidHere() async throws {
+    @Test func `in half duplex who goes on is heard again behind the last words said here`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         let packets = (1...4 as ClosedRange<UInt16>).map { packet($0) }

@@ -30,7 +30,7 @@ import Testing
         return reception
     }
 
-    @Test func theNextMessageWaitsUntilTheOneBeforeWasHeard() {
+    @Test func `the next message waits until the one before was heard`() {
         var reception = draining()
         #expect(reception.handle(.began(bob), at: now).isEmpty)
         #expect(reception.handle(.packet(packet(0)), at: now).isEmpty)
@@ -46,7 +46,7 @@ import Testing
         #expect(reception.nextDeadline == nil)
     }
 
-    @Test func aMessageOfWhichTheEndWasNotToldEndsWhenTheNextBegins() {
+    @Test func `a message of which the end was not told ends when the next begins`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(packet(3)), at: now)
@@ -56,7 +56,7 @@ import Testing
         #expect(reception.handle(.began(ann), at: now) == [.setParticipant(nil), .setParticipant(ann)])
     }
 
-    @Test func messagesThatEndedWhileTheyWaitedArePlayedOneAfterTheOther() {
+    @Test func `messages that ended while they waited are played one after the other`() {
         var reception = draining()
         for place in 0..<3 {
             let first = UInt16(1_000 * (place + 1))
@@ -74,7 +74,7 @@ import Testing
         #expect(reception.handle(.played, at: now) == [.setParticipant(nil)])
     }
 
-    @Test func aLongMessageIsHandedOverAtThePaceOfItsPlaying() {
+    @Test func `a long message is handed over at the pace of its playing`() {
         var reception = draining()
         _ = reception.handle(.began(bob), at: now)
         let count = 200
@@ -99,7 +99,7 @@ import Testing
         #expect(reception.handle(.played, at: time) == [.setParticipant(nil)])
     }
 
-    @Test func whatFindsNoPlaceIsDroppedAndCounted() {
+    @Test func `what finds no place is dropped and counted`() {
         var reception = draining()
         for _ in 0..<ReceptionStateMachine.burstsQueuedMax {
             _ = reception.handle(.began(bob), at: now)
@@ -120,7 +120,7 @@ import Testing
         #expect(long.packetsDropped == 7)
     }
 
-    @Test func leavingForgetsWhatWaits() {
+    @Test func `leaving forgets what waits`() {
         var reception = draining()
         _ = reception.handle(.began(bob), at: now)
         _ = reception.handle(.packet(packet(0)), at: now)
@@ -131,7 +131,7 @@ import Testing
         #expect(reception.handle(.played, at: now).isEmpty)
     }
 
-    @Test func timestampsThatLieDoNotHoldAMessageUp() {
+    @Test func `timestamps that lie do not hold a message up`() {
         var reception = draining()
         _ = reception.handle(.began(bob), at: now)
         for place in 0..<100 {
@@ -151,7 +151,7 @@ import Testing
         #expect(reception.nextDeadline == nil)
     }
 
-    @Test func randomMessagesAreAllShownAndPlayedInOrder() {
+    @Test func `random messages are all shown and played in order`() {
         var generator = SeededGenerator()
         for _ in 0..<200 {
             var reception = ReceptionStateMachine()

@@ -14,7 +14,7 @@ import Testing
     let program = ChannelManagerStateMachine.JoinOptions(
         media: .application, program: .present, canStartProgram: true)
 
-    @Test func aProgramTalksBetweenTheTonesAndNothingIsRecordedForIt() async throws {
+    @Test func `a program talks between the tones and nothing is recorded for it`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: program)
         try await under.begin(.developerRequest)
@@ -37,7 +37,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aBeginIsAnsweredWhenTheProgramHasTheDevice() async throws {
+    @Test func `a begin is answered when the program has the device`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: program)
         await under.service.run { $0.simulatedAudio.answers = false }
@@ -56,7 +56,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aBurstOfTheRelayIsNotPlayedOverAProgram() async throws {
+    @Test func `a burst of the relay is not played over a program`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: program)
         await under.service.burstBegan(ann)
@@ -68,7 +68,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aPushIsPutToTheProgramAndItsAnswerReceives() async throws {
+    @Test func `a push is put to the program and its answer receives`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: program)
         let token = try #require(await under.service.snapshot.pushToken)
@@ -86,7 +86,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func anAnswerFromWithinTheQuestionWaitsForItsTurn() async throws {
+    @Test func `an answer from within the question waits for its turn`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: program)
         try await under.begin()
@@ -106,7 +106,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aProgramThatDoesNotAnswerIsNotWaitedForLongerThanTheLimit() async throws {
+    @Test func `a program that does not answer is not waited for longer than the limit`() async throws {
         var rules = ChannelManagerStateMachine.Configuration()
         rules.pushes.answerLimit = .milliseconds(40)
         let under = try ServiceUnderTest(rules: rules)
@@ -121,7 +121,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aChannelIsRestoredFromItsFileWithTokenAndSettings() async throws {
+    @Test func `a channel is restored from its file with token and settings`() async throws {
         let directory = try TemporaryDirectory()
         let store = RestorationStore(path: directory.file("channel"))
         let first = try ServiceUnderTest()
@@ -160,7 +160,7 @@ import Testing
         if let token { await second.service.removeObserver(token) }
     }
 
-    @Test func severalCallsAreOverWithTheLast() async throws {
+    @Test func `several calls are over with the last`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.setCallActive(holder: "ofono", description: "oFono: +49 30 1234")
@@ -176,7 +176,7 @@ import Testing
 
     // MARK: With the engines
 
-    @Test func theTonesOfAProgramsTransmissionAreHeard() async throws {
+    @Test func `the tones of a programs transmission are heard`() async throws {
         let directory = try TemporaryDirectory()
         try writeWAV(chirp(seconds: 1), to: directory.file("speech.wav"))
         var playback = PlaybackConfiguration()
@@ -198,7 +198,7 @@ import Testing
         #expect(under.frames.isEmpty)
     }
 
-    @Test func aProgramGetsItsSessionAlsoWithoutTonesAndWithoutASpeaker() async throws {
+    @Test func `a program gets its session also without tones and without a speaker`() async throws {
         let silent = try ServiceUnderTest(
             ChannelServiceConfiguration(
                 microphone: .alsa("no-such-card"), speaker: .alsa("no-such-card"), playsTones: false))
@@ -215,7 +215,7 @@ import Testing
         }
     }
 
-    @Test func thePlayersDeviceIsClosedWhileAProgramHasIt() async throws {
+    @Test func `the players device is closed while a program has it`() async throws {
         // ALSA's null device stands for one that only one at a time may have.
         let under = try ServiceUnderTest(
             ChannelServiceConfiguration(microphone: .alsa("null"), speaker: .alsa("null")))

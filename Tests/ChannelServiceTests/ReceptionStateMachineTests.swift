@@ -18,7 +18,7 @@ import Testing
             sequence: sequence, timestamp: UInt32(sequence) &* 960, marker: false, payload: [0xF8], receivedAt: now)
     }
 
-    @Test func aBurstEndsWhenItWasHeard() {
+    @Test func `a burst ends when it was heard`() {
         var reception = ReceptionStateMachine()
         #expect(reception.handle(.began(ann), at: now) == [.setParticipant(ann)])
         #expect(reception.handle(.packet(heard(7)), at: now) == [.play(heard(7))])
@@ -28,20 +28,20 @@ import Testing
         #expect(reception.nextDeadline == nil)
     }
 
-    @Test func anEndWithoutANumberIsThatOfTheNewestPacket() {
+    @Test func `an end without a number is that of the newest packet`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         for sequence: UInt16 in [65_534, 1, 65_535, 0] { _ = reception.handle(.packet(heard(sequence)), at: now) }
         #expect(reception.handle(.ended(lastSequence: nil), at: now) == [.endPlayback(lastSequence: 1)])
     }
 
-    @Test func aBurstOfWhichNothingCameEndsAtOnce() {
+    @Test func `a burst of which nothing came ends at once`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         #expect(reception.handle(.ended(lastSequence: 5), at: now) == [.setParticipant(nil)])
     }
 
-    @Test func silenceWithinABurstDoesNotEndIt() {
+    @Test func `silence within a burst does not end it`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(heard(1)), at: now)
@@ -53,7 +53,7 @@ import Testing
             reception.handle(.deadlineReached, at: now + .seconds(19)) == [.dropPlayback, .setParticipant(nil)])
     }
 
-    @Test func aSpeakerThatNeverFinishesIsNotWaitedFor() {
+    @Test func `a speaker that never finishes is not waited for`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(heard(1)), at: now)
@@ -63,7 +63,7 @@ import Testing
             reception.handle(.deadlineReached, at: now + .seconds(6)) == [.dropPlayback, .setParticipant(nil)])
     }
 
-    @Test func aBurstBehindAnOwnTransmissionIsHeardFromItsStartWhenThatEnds() {
+    @Test func `a burst behind an own transmission is heard from its start when that ends`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         #expect(reception.handle(.refused, at: now).isEmpty)
@@ -76,7 +76,7 @@ import Testing
         #expect(reception.packetsDropped == 0)
     }
 
-    @Test func burstsThatEndBehindAnOwnTransmissionAreHeardAfterIt() {
+    @Test func `bursts that end behind an own transmission are heard after it`() {
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.refused, at: now)
@@ -95,7 +95,7 @@ import Testing
         #expect(reception.handle(.played, at: later) == [.setParticipant(bob), .play(second)])
     }
 
-    @Test func aBurstOfWhichNothingCameBehindAnOwnTransmissionIsForgotten() {
+    @Test func `a burst of which nothing came behind an own transmission is forgotten`() {
         var ended = ReceptionStateMachine()
         _ = ended.handle(.began(ann), at: now)
         _ = ended.handle(.refused, at: now)
@@ -109,7 +109,7 @@ import Testing
         #expect(silent.handle(.transmissionEnded, at: now + .seconds(11)).isEmpty)
     }
 
-    @Test func packetsOutsideOfABurstAreDroppedAndCounted() {
+    @Test func `packets outside of a burst are dropped and counted`() {
         var reception = ReceptionStateMachine()
         #expect(reception.handle(.packet(heard(1)), at: now).isEmpty)
         _ = reception.handle(.began(ann), at: now)

@@ -26,7 +26,7 @@ import Testing
         memory.ended()
     }
 
-    @Test func theLastMessageComesFirstAndTheOnesBeforeItInACircle() {
+    @Test func `the last message comes first and the ones before it in a circle`() {
         var memory = ReplayMemory()
         #expect(memory.next(again: false, at: now) == nil)
         for (index, name) in ["Ann", "Bob", "Cid", "Dan"].enumerated() {
@@ -42,7 +42,7 @@ import Testing
             memory.next(again: false, at: now)?.participant.name == "Dan (again)", "a new wish begins with the last")
     }
 
-    @Test func aReplayIsNeitherTheMessageThatItWasNorTheOneBefore() throws {
+    @Test func `a replay is neither the message that it was nor the one before`() throws {
         var memory = ReplayMemory()
         message(&memory, ann, 0..<50)
         var seen: [ClosedRange<Int>] = [0...50]
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func aMinuteIsKeptAndOfALongerMessageItsBeginning() {
+    @Test func `a minute is kept and of a longer message its beginning`() {
         var memory = ReplayMemory()
         message(&memory, ann, 0..<1_500)
         message(&memory, bob, 0..<1_000)
@@ -78,7 +78,7 @@ import Testing
         #expect(replay?.takeDue(at: now).first?.marker == true)
     }
 
-    @Test func aMinuteOfShortFramesIsKept() {
+    @Test func `a minute of short frames is kept`() {
         var memory = ReplayMemory()
         memory.began(ann)
         for number in 0..<8_000 {
@@ -90,7 +90,7 @@ import Testing
         #expect(memory.duration > .milliseconds(59_900) && memory.duration <= ReplayMemory.durationMax)
     }
 
-    @Test func whatWasAskedForAgainIsHeardInItsPlaceAndOnce() {
+    @Test func `what was asked for again is heard in its place and once`() {
         var memory = ReplayMemory()
         memory.began(ann)
         let late = (3..<8).map { number in
@@ -113,7 +113,7 @@ import Testing
         #expect(packets.map(\.marker) == [true] + [Bool](repeating: false, count: 59))
     }
 
-    @Test func whatAPressCutOffIsHeardFirstFromALittleBefore() {
+    @Test func `what a press cut off is heard first from a little before`() {
         var memory = ReplayMemory()
         message(&memory, ann, 0..<500)
         message(&memory, bob, 1_000..<1_500)
@@ -136,7 +136,7 @@ import Testing
         #expect(next(true)?.name == "Bob (again)")
     }
 
-    @Test func whateverComesStaysWithinTheBounds() {
+    @Test func `whatever comes stays within the bounds`() {
         var random = SeededGenerator()
         var memory = ReplayMemory()
         for step in 0..<20_000 {
@@ -192,7 +192,7 @@ import Testing
         }
     }
 
-    @Test func aMessageIsHeardAgainWithItsSpeakerShown() async throws {
+    @Test func `a message is heard again with its speaker shown`() async throws {
         let under = try await heard()
         try await under.service.replayLast(channelUUID: channel)
         #expect(await under.service.snapshot.activeRemoteParticipant == again)
@@ -213,7 +213,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func withoutAMessageTheDenyToneSounds() async throws {
+    @Test func `without a message the deny tone sounds`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         #expect(await refusal(under) == .transmissionNotFound)
@@ -221,7 +221,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aPressStopsItAndIsGrantedAtOnce() async throws {
+    @Test func `a press stops it and is granted at once`() async throws {
         let under = try await heard()
         try await under.service.replayLast(channelUUID: channel)
         try await under.begin(.handsfreeButton)
@@ -235,7 +235,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func whatAPressDropsOfAMessageIsKeptForTheReplay() async throws {
+    @Test func `what a press drops of a message is kept for the replay`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         await under.service.run { [ann] service in
@@ -254,7 +254,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func speechPassesWhoeverKeepsIt() async throws {
+    @Test func `speech passes whoever keeps it`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         let passed = Mutex<[SpeechEvent]>([])
@@ -270,7 +270,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func whoSpeaksNowIsHeardInstead() async throws {
+    @Test func `who speaks now is heard instead`() async throws {
         let under = try await heard()
         try await under.service.replayLast(channelUUID: channel)
         let bob = PTParticipant(name: "Bob", image: nil)
@@ -287,7 +287,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aCallEndsItAndAChannelThatIsLeftForgetsEverything() async throws {
+    @Test func `a call ends it and a channel that is left forgets everything`() async throws {
         let under = try await heard()
         try await under.service.replayLast(channelUUID: channel)
         await under.service.setCallActive(holder: "lock", description: "a call")
@@ -301,7 +301,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aMessageThatCameBehindOnesOwnSpeechIsHeardAfterItAndOnceMore() async throws {
+    @Test func `a message that came behind ones own speech is heard after it and once more`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
         try await under.begin()
@@ -324,7 +324,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func theTalkTimeLimitIsTheChannels() async throws {
+    @Test func `the talk time limit is the channels`() async throws {
         let under = try ServiceUnderTest()
         try await under.start(options: .init(talkTimeLimit: .milliseconds(50)))
         try await under.begin(.handsfreeButton)
@@ -332,7 +332,7 @@ import Testing
         await under.finish()
     }
 
-    @Test func aToneOfAControlSoundsWithoutAChannelAndOverSpeech() async throws {
+    @Test func `a tone of a control sounds without a channel and over speech`() async throws {
         let under = try ServiceUnderTest()
         await under.service.signal(.channel(position: 7))
         #expect(await under.service.run { $0.simulatedAudio.commands }.contains(.tone(.channel(position: 7))))

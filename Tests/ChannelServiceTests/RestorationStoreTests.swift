@@ -19,7 +19,7 @@ import Testing
     func write(_ bytes: [UInt8], to path: String) throws { try Data(bytes).write(to: URL(filePath: path)) }
     func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
 
-    @Test func whatWasSavedIsThereAfterwards() throws {
+    @Test func `what was saved is there afterwards`() throws {
         let directory = try TemporaryDirectory()
         let store = RestorationStore(path: directory.file("channel"))
         #expect(store.load().record == nil)
@@ -38,7 +38,7 @@ import Testing
         try store.remove()
     }
 
-    @Test func aDamagedFileIsSetAsideOnceAndSaidSo() throws {
+    @Test func `a damaged file is set aside once and said so`() throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("channel")
         let store = RestorationStore(path: path)
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func aFileOfAnotherVersionIsKeptForIt() throws {
+    @Test func `a file of another version is kept for it`() throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("channel")
         try write(Array("pttd-channel 9\nwhatever it has\n".utf8), to: path)
@@ -71,7 +71,7 @@ import Testing
         #expect(exists(path + ".damaged"))
     }
 
-    @Test func whatIsNoFileDoesNotStopTheStart() throws {
+    @Test func `what is no file does not stop the start`() throws {
         let directory = try TemporaryDirectory()
         let folder = directory.file("folder")
         #expect(mkdir(folder, 0o700) == 0)
@@ -88,7 +88,7 @@ import Testing
         #expect(RestorationStore(path: link).load().record == nil)
     }
 
-    @Test func aDirectoryThatIsNotThereIsSaidInWords() throws {
+    @Test func `a directory that is not there is said in words`() throws {
         let directory = try TemporaryDirectory()
         let store = RestorationStore(path: directory.file("none/channel"))
         #expect(store.load().problem == nil)
@@ -96,11 +96,11 @@ import Testing
             try store.save(record(1))
             Issue.record("saved into nothing")
         } catch {
-            #expect("\(error)".contains("the directory is not there; make it"))
+            #expect("\(error)".contains("the directory does not exist; make it"))
         }
     }
 
-    @Test func aRecordThatCouldNotBeReadAgainIsNotSaved() throws {
+    @Test func `a record that could not be read again is not saved`() throws {
         let directory = try TemporaryDirectory()
         let store = RestorationStore(path: directory.file("channel"))
         let good = record(1)
@@ -114,7 +114,7 @@ import Testing
 
     // MARK: Ends at any instant
 
-    @Test func theMachineMayEndBetweenAnyTwoOperations() throws {
+    @Test func `the machine may end between any two operations`() throws {
         let (old, new) = (record(1), record(2))
         var generator = SeededGenerator()
         for saves in [true, false] {
@@ -149,7 +149,7 @@ import Testing
         }
     }
 
-    @Test func randomEndsLeaveTheLastStateThatWasKeptOrTheOneUnderWay() throws {
+    @Test func `random ends leave the last state that was kept or the one under way`() throws {
         var generator = SeededGenerator()
         for _ in 0..<2_000 {
             var disk = SimulatedDisk(seed: generator.next())
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func aWriterThatIsKilledAtRandomInstantsLeavesTheLastRecordOrTheNext() throws {
+    @Test func `a writer that is killed at random instants leaves the last record or the next`() throws {
         let program = try #require(writer, "restoration-writer was not built: swift build --build-tests")
         var generator = SeededGenerator()
         let directory = try TemporaryDirectory()

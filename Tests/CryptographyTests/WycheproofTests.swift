@@ -51,7 +51,7 @@ private let folder = getenv("PTTD_WYCHEPROOF").map { String(cString: $0) }
         return try JSONDecoder().decode(File.self, from: Data(contentsOf: URL(filePath: path))).testGroups
     }
 
-    @Test func aesGCM() throws {
+    @Test func `aes GCM`() throws {
         var count = 0
         for group in try groups("aes_gcm") where group.ivSize == 96 && group.tagSize == 128 && group.keySize != 192 {
             for test in group.tests {
@@ -107,7 +107,7 @@ private let folder = getenv("PTTD_WYCHEPROOF").map { String(cString: $0) }
         #expect(count > 70)
     }
 
-    @Test func sipHash() throws {
+    @Test func `sip hash`() throws {
         var count = 0
         for test in try groups("siphashx_2_4").flatMap(\.tests) {
             let mac = try SipHash(key: test.bytes(\.key))

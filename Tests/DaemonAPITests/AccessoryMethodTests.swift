@@ -106,7 +106,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func everyMethodAsksForWhatItSays() async throws {
+    @Test func `every method asks for what it says`() async throws {
         try await withStand { served, stand, path in
             let client = served.client
             var options = AddAccessoryOptions()
@@ -133,7 +133,7 @@ actor AccessoryStand: AccessoryControls {
     }
 
     @Test(arguments: AccessoryError.Code.allCases)
-    func aRefusalHasItsOwnErrorNameAndWords(_ code: AccessoryError.Code) async throws {
+    func `a refusal has its own error name and words`(_ code: AccessoryError.Code) async throws {
         try await withStand { served, stand, path in
             let client = served.client
             let refusal = AccessoryError(code, "no, because; do this")
@@ -171,7 +171,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func whatMeansNothingIsRefusedBeforeItIsAsked() async throws {
+    @Test func `what means nothing is refused before it is asked`() async throws {
         try await withStand { served, stand, path in
             let bus = try await served.fixture.connect()
             func call(
@@ -213,7 +213,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func aScanLastsAsLongAsAnybodyWantsIt() async throws {
+    @Test func `a scan lasts as long as anybody wants it`() async throws {
         try await withStand { served, stand, _ in
             let events = Recorder<DaemonClient.Event>()
             try await served.client.watch { events.record($0) }
@@ -245,7 +245,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func thereIsALimitOfScanners() async throws {
+    @Test func `there is a limit of scanners`() async throws {
         try await withStand { served, _, _ in
             var clients: [DaemonClient] = []
             for _ in 0..<PTTBusLimits.scanners {
@@ -262,7 +262,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func anAdditionIsTakenBackWhenItsCallerLeaves() async throws {
+    @Test func `an addition is taken back when its caller leaves`() async throws {
         try await withStand { served, stand, _ in
             await stand.takeTime()
             let other = try await Served.client(served.fixture)
@@ -277,7 +277,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func aTestLastsAsLongAsAnybodyWantsItAndItsControlsAreTold() async throws {
+    @Test func `a test lasts as long as anybody wants it and its controls are told`() async throws {
         try await withStand { served, stand, path in
             let events = Recorder<DaemonClient.Event>()
             try await served.client.watch { events.record($0) }
@@ -298,7 +298,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func emergenciesAreTold() async throws {
+    @Test func `emergencies are told`() async throws {
         try await withStand { served, _, path in
             let events = Recorder<DaemonClient.Event>()
             try await served.client.watch { events.record($0) }
@@ -317,7 +317,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func aLearningSessionIsItsCallersAndEndsWithIt() async throws {
+    @Test func `a learning session is its callers and ends with it`() async throws {
         try await withStand { served, stand, _ in
             let other = try await Served.client(served.fixture)
             try await served.client.watch { _ in }
@@ -352,7 +352,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func aSessionThatIsOverIsShownUntilTheNextOne() async throws {
+    @Test func `a session that is over is shown until the next one`() async throws {
         try await withStand { served, stand, _ in
             let client = served.client
             try await client.watch { _ in }
@@ -373,7 +373,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func callersThatLeaveAtOnceLeaveNothingBehind() async throws {
+    @Test func `callers that leave at once leave nothing behind`() async throws {
         try await withStand { served, stand, path in
             for _ in 0..<30 {
                 let hasty = try await served.fixture.connect()
@@ -406,7 +406,7 @@ actor AccessoryStand: AccessoryControls {
         }
     }
 
-    @Test func accessoriesComeAndGoAtThePathsOfTheirIds() async throws {
+    @Test func `accessories come and go at the paths of their ids`() async throws {
         try await withStand { served, _, path in
             let client = served.client
             try await client.watch { _ in }
@@ -427,7 +427,7 @@ actor AccessoryStand: AccessoryControls {
     }
 
     @Test(arguments: ["", "vest", "C4:00:00:00:00:01", "a_b-c.d", "ä 中", "_"])
-    func pathsAndIdsAreOneAndTheSame(_ id: String) throws {
+    func `paths and ids are one and the same`(_ id: String) throws {
         let path = PTTBus.accessoryPath(id)
         _ = try DBusObjectPath(path)
         #expect(PTTBus.accessoryID(path) == id)
@@ -437,5 +437,5 @@ actor AccessoryStand: AccessoryControls {
         "/org/pttd/accessory/", "/org/pttd/accessory/a_", "/org/pttd/accessory/a_zz", "/org/pttd/channel/a",
         "/org/pttd/accessory/_61", "/org/pttd/accessory/_2D",
     ])
-    func otherPathsAreNoAccessories(_ path: String) { #expect(PTTBus.accessoryID(path) == nil) }
+    func `other paths are no accessories`(_ path: String) { #expect(PTTBus.accessoryID(path) == nil) }
 }

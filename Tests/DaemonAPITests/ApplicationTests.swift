@@ -74,7 +74,7 @@ private struct Program {
         }
     }
 
-    @Test func everyCallReachesTheProgramInOrderAndItsAnswerComesBack() async throws {
+    @Test func `every call reaches the program in order and its answer comes back`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let speaker = PTParticipant(name: "Jane", image: PTImage(named: "user-available"))
@@ -110,7 +110,7 @@ private struct Program {
         }
     }
 
-    @Test func everyMethodOfTheDeclarationHasACall() throws {
+    @Test func `every method of the declaration has a call`() throws {
         let declared = try PTTBus.declaration(of: PTTBus.delegateInterface)
         let calls = Self.every(UUID())
         #expect(Set(calls.map(\.member)) == Set(declared.methods.map(\.name)))
@@ -121,7 +121,7 @@ private struct Program {
         }
     }
 
-    @Test func restorationIsToldBeforeTheRegistrationIsAnswered() async throws {
+    @Test func `restoration is told before the registration is answered`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.controls.restore { application in
@@ -138,7 +138,7 @@ private struct Program {
         }
     }
 
-    @Test func aProgramChangesTheChannelItJoinedByEitherName() async throws {
+    @Test func `a program changes the channel it joined by either name`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let program = try await Program(fixture, name: Self.name)
@@ -167,7 +167,7 @@ private struct Program {
         }
     }
 
-    @Test func aNameThatTheCallerDoesNotOwnIsRefused() async throws {
+    @Test func `a name that the caller does not own is refused`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let owner = try await Program(fixture, name: Self.name)
@@ -189,7 +189,8 @@ private struct Program {
     }
 
     @Test(arguments: PTInstantiationError.Code.allCases)
-    func aRefusedRegistrationComesBackAsTheInstantiationError(_ code: PTInstantiationError.Code) async throws {
+    func `a refused registration comes back as the instantiation error`(_ code: PTInstantiationError.Code) async throws
+    {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.controls.refuseInstantiation(PTInstantiationError(code, explanation: "words"))
@@ -208,7 +209,7 @@ private struct Program {
         }
     }
 
-    @Test func registeringTwiceAtOnceIsRefusedAndOnceMoreStartsOver() async throws {
+    @Test func `registering twice at once is refused and once more starts over`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let program = try await Program(fixture)
@@ -234,7 +235,7 @@ private struct Program {
         }
     }
 
-    @Test func aProgramThatTakesOverTheNameTakesThePlace() async throws {
+    @Test func `a program that takes over the name takes the place`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let old = try await fixture.connect()
@@ -258,7 +259,7 @@ private struct Program {
         }
     }
 
-    @Test func aProgramThatLeavesEndsItsCallsAtOnce() async throws {
+    @Test func `a program that leaves ends its calls at once`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let program = try await Program(fixture) { call in
@@ -283,7 +284,7 @@ private struct Program {
         }
     }
 
-    @Test func aProgramThatLeavesDuringItsRestorationIsOverAfterIt() async throws {
+    @Test func `a program that leaves during its restoration is over after it`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let failures = Recorder<DelegateFailure>()
@@ -309,7 +310,7 @@ private struct Program {
         }
     }
 
-    @Test func aDelegateThatDoesNotAnswerIsPassedOverAfterItsTime() async throws {
+    @Test func `a delegate that does not answer is passed over after its time`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture, delegateLimit: .milliseconds(100))
             let program = try await Program(fixture) { call in
@@ -332,7 +333,7 @@ private struct Program {
         }
     }
 
-    @Test func anAnswerThatMeansNothingIsAFailureAndTheNextCallGoesOn() async throws {
+    @Test func `an answer that means nothing is a failure and the next call goes on`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let raw = try await fixture.connect()
@@ -370,7 +371,7 @@ private struct Program {
         }
     }
 
-    @Test func aProgramThatLetsTooManyCallsWaitIsOver() async throws {
+    @Test func `a program that lets too many calls wait is over`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let program = try await Program(fixture) { _ in
@@ -399,7 +400,7 @@ private struct Program {
         }
     }
 
-    @Test func aStrangerMayNotCallAProgramsDelegate() async throws {
+    @Test func `a stranger may not call a programs delegate`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let program = try await Program(fixture)
@@ -418,7 +419,7 @@ private struct Program {
     }
 
     @Test(.enabled(if: PrivateBus.startsServices, "dbus-broker leaves the start of services to systemd"))
-    func aProgramThatIsNotRunningIsStartedByItsName() async throws {
+    func `a program that is not running is started by its name`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let folder = fixture.bus.directory

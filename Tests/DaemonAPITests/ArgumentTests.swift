@@ -51,7 +51,7 @@ import Testing
             arguments: [.string("{\"a\": \"" + String(repeating: "x", count: 4_096) + "\"}")], words: ["at most 4096"]),
         BadCall(
             interface: PTTBus.managerInterface, method: "JoinChannel", arguments: [.string("127"), .string("A"), none],
-            words: ["'127'", "no UUID"]),
+            words: ["'127'", "not a UUID"]),
         BadCall(
             interface: PTTBus.managerInterface, method: "JoinChannel", arguments: [.string(""), .string("A"), none],
             words: ["'Link'"]),
@@ -95,7 +95,7 @@ import Testing
             words: ["'Name'", "there are none"]),
     ]
 
-    @Test func anArgumentThatMeansNothingIsNamedAndChangesNothing() async throws {
+    @Test func `an argument that means nothing is named and changes nothing`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let caller = try await fixture.connect()
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func anImageThatIsTooLargeIsALimitAndNotAMistake() async throws {
+    @Test func `an image that is too large is a limit and not a mistake`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let caller = try await fixture.connect()
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test func aFloodOfJoinsEndsAtTheEntrance() async throws {
+    @Test func `a flood of joins ends at the entrance`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let (caller, other) = (try await fixture.connect(), try await fixture.connect())
@@ -158,7 +158,7 @@ import Testing
         }
     }
 
-    @Test func randomCallsLeaveTheDaemonAsItWas() async throws {
+    @Test func `random calls leave the daemon as it was`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             var random = SeededGenerator()

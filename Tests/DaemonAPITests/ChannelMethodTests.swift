@@ -8,7 +8,7 @@ import PushToTalkCore
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct ChannelMethodTests {
-    @Test func everyRequestReachesTheDaemonWithItsValues() async throws {
+    @Test func `every request reaches the daemon with its values`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let (client, uuid) = (served.client, Served.uuid)
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func aJoinTellsEverythingAndAnswersWithTheChannel() async throws {
+    @Test func `a join tells everything and answers with the channel`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let me = BusCaller(busName: try #require(await served.client.uniqueName))
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func whatTheRelayKeepsIsListedAndReplayedByEverybody() async throws {
+    @Test func `what the relay keeps is listed and replayed by everybody`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.joined(by: "com.example.Talk")
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func channelsAreChangedAndMessagesReplayedByEverybody() async throws {
+    @Test func `channels are changed and messages replayed by everybody`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.joined(by: "com.example.Talk")
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func theImageIsAPropertyOfTheChannel() async throws {
+    @Test func `the image is a property of the channel`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             var channel = Served.channel
@@ -132,7 +132,7 @@ import Testing
         }
     }
 
-    @Test func onlyWhatChangedIsSignalled() async throws {
+    @Test func `only what changed is signalled`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let listener = try await fixture.connect()
@@ -162,7 +162,7 @@ import Testing
     }
 
     @Test(arguments: PTChannelError.Code.allCases)
-    func aRefusedRequestComesBackAsTheChannelError(_ code: PTChannelError.Code) async throws {
+    func `a refused request comes back as the channel error`(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let refusal = PTChannelError(code, explanation: "words for \(code)")
@@ -190,7 +190,7 @@ import Testing
         }
     }
 
-    @Test func aProgramsChannelIsChangedByThatProgramOnly() async throws {
+    @Test func `a programs channel is changed by that program only`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let client = served.client
@@ -225,7 +225,7 @@ import Testing
         }
     }
 
-    @Test func aTransmissionByRequestEndsWhenItsCallerLeavesTheBus() async throws {
+    @Test func `a transmission by request ends when its caller leaves the bus`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let other = try await Served.client(fixture)
@@ -251,7 +251,7 @@ import Testing
         }
     }
 
-    @Test func aPressAndItsReleaseStayInOrder() async throws {
+    @Test func `a press and its release stay in order`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture, isBounded: false)
             for round in 1...50 {
@@ -274,7 +274,7 @@ import Testing
         }
     }
 
-    @Test func aChannelThatIsNotActiveIsNotFound() async throws {
+    @Test func `a channel that is not active is not found`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let client = served.client

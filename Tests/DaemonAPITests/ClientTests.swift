@@ -8,7 +8,7 @@ import PushToTalkCore
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct ClientTests {
-    @Test func aClientSurvivesARestartOfTheDaemon() async throws {
+    @Test func `a client survives a restart of the daemon`() async throws {
         try await withBus { fixture in
             let first = try await Served(fixture)
             let client = try await Served.client(fixture)
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func aDaemonThatDiesAndOneThatIsNotAnsweredAreBothTold() async throws {
+    @Test func `a daemon that dies and one that is not answered are both told`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let events = Recorder<DaemonClient.Event>()
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func whatChangesWhileEverythingIsReadIsNotLost() async throws {
+    @Test func `what changes while everything is read is not lost`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             try await served.client.watch { _ in }
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func aDeniedBusAndAForeignChannelAreToldApart() {
+    @Test func `a denied bus and a foreign channel are told apart`() {
         let denied = DaemonClientError.bus(
             .remote(name: "org.freedesktop.DBus.Error.AccessDenied", message: "Rejected send message"))
         #expect("\(denied)".contains("adduser"))
@@ -94,7 +94,7 @@ import Testing
         #expect("\(error)" == foreign.message)
     }
 
-    @Test func aThousandJoinsAndTenThousandTransmissionsLeaveNothingBehind() async throws {
+    @Test func `a thousand joins and ten thousand transmissions leave nothing behind`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture, isBounded: false)
             let program = try await Served.client(fixture)

@@ -10,7 +10,7 @@ import Testing
 import Version
 
 @Suite(.timeLimit(.minutes(1))) struct DaemonAPITests {
-    @Test func aClientReadsWhatTheDaemonSays() async throws {
+    @Test func `a client reads what the daemon says`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let snapshot = await served.client.snapshot
@@ -21,7 +21,7 @@ import Version
         }
     }
 
-    @Test func aClientIsToldWhatChanges() async throws {
+    @Test func `a client is told what changes`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let (events, feed) = AsyncStream.makeStream(
@@ -53,7 +53,7 @@ import Version
         }
     }
 
-    @Test func aCallerHoldsTheTalkKeyUntilItLetsGo() async throws {
+    @Test func `a caller holds the talk key until it lets go`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             try await served.client.beginTransmitting()
@@ -65,7 +65,7 @@ import Version
         }
     }
 
-    @Test func aCallerThatLeavesTheBusLetsGo() async throws {
+    @Test func `a caller that leaves the bus lets go`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let other = try await DaemonClient.find(
@@ -80,7 +80,7 @@ import Version
         }
     }
 
-    @Test func aCallerThatIsGoneBeforeItsPressNeverHolds() async throws {
+    @Test func `a caller that is gone before its press never holds`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let path = try DBusObjectPath(PTTBus.channelPath(Served.channel.uuid))
@@ -101,7 +101,7 @@ import Version
         }
     }
 
-    @Test func theNameIsTakenWhenTheBusComesLater() async throws {
+    @Test func `the name is taken when the bus comes later`() async throws {
         try await withBus { fixture in
             fixture.bus.stop()
             let controls = Controls(fixture.loop)
@@ -117,7 +117,7 @@ import Version
     }
 
     @Test(arguments: PTChannelError.Code.allCases)
-    func aRefusalHasItsOwnErrorNameAndWords(_ code: PTChannelError.Code) async throws {
+    func `a refusal has its own error name and words`(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.controls.refuse(PTChannelError(code, explanation: "words for \(code)"))
@@ -137,7 +137,7 @@ import Version
         }
     }
 
-    @Test func aSecondDaemonOnTheBusIsRefusedTheName() async throws {
+    @Test func `a second daemon on the bus is refused the name`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
@@ -148,7 +148,7 @@ import Version
         }
     }
 
-    @Test func withoutADaemonTheClientSaysHowToStartIt() async throws {
+    @Test func `without a daemon the client says how to start it`() async throws {
         try await withBus { fixture in
             do {
                 _ = try await DaemonClient.find(
@@ -160,7 +160,7 @@ import Version
         }
     }
 
-    @Test func callsWithWrongArgumentsChangeNothing() async throws {
+    @Test func `calls with wrong arguments change nothing`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let stranger = try await fixture.connect()

@@ -8,7 +8,7 @@ import PushToTalkCore
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct InhibitorTests {
-    @Test func aLockLastsUntilTheLastCopyIsClosed() async throws {
+    @Test func `a lock lasts until the last copy is closed`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let expected = Inhibitor(
@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func aCallerThatDiesLetsGo() async throws {
+    @Test func `a caller that dies lets go`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             // Asked for, and never read from the socket.
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func locksAreBoundedForOneCallerAndForAll() async throws {
+    @Test func `locks are bounded for one caller and for all`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             var locks: [DBusDescriptor] = []
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func aThousandLocksLeaveNoDescriptorBehind() async throws {
+    @Test func `a thousand locks leave no descriptor behind`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture, isBounded: false)
             _ = try await served.client.inhibit(who: "A", why: "first")
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    @Test func locksEndWithTheDaemon() async throws {
+    @Test func `locks end with the daemon`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let lock = try await served.client.inhibit(who: "A", why: "")

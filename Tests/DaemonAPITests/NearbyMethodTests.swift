@@ -177,13 +177,13 @@ private actor NearbyStand: NearbyControls {
             try await served.client.watch { _ in }
             let anna = NearbyNewcomerDescription(
                 id: "a.1", name: "Anna", channel: Self.crane.id, channelName: "Crane 2")
-            await served.api.update(nearby: [Self.crane], newcomers: [anna], problem: "avahi-daemon does not run")
+            await served.api.update(nearby: [Self.crane], newcomers: [anna], problem: "avahi-daemon is not running")
             let client = served.client
             #expect(
                 try await eventually {
                     let nearby = await client.snapshot.nearby
                     return nearby.channels == [Self.crane] && nearby.newcomers == [anna]
-                        && nearby.problem == "avahi-daemon does not run"
+                        && nearby.problem == "avahi-daemon is not running"
                 })
             let later = try await Served.client(served.fixture)
             #expect(await later.snapshot.nearby.channels == [Self.crane], "also to who comes later")

@@ -8,7 +8,7 @@ import PushToTalkCore
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct TalkPropertyTests {
-    @Test func theInterfaceDeclaresBothAndTheyAreThereFromTheBeginning() async throws {
+    @Test func `the interface declares both and they are there from the beginning`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let properties = try await fixture.connect().getProperties(
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func aLevelIsSignalledAloneAndOnceAndEndsWithTheNamedValue() async throws {
+    @Test func `a level is signalled alone and once and ends with the named value`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let listener = try await fixture.connect()
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test func aClientFollowsBoth() async throws {
+    @Test func `a client follows both`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             let events = Recorder<DaemonClient.Event>()
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNoLevelIsNone() {
+    @Test func `what is no level is none`() {
         #expect(ChannelProperties.inputLevel(nil) == ChannelProperties.inputLevelOff)
         #expect(ChannelProperties.inputLevel(.nan) == ChannelProperties.inputLevelOff)
         #expect(ChannelProperties.inputLevel(-.infinity) == ChannelProperties.inputLevelOff)
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func aPressThatNobodyAnswersInTimeIsLetGo() async throws {
+    @Test func `a press that nobody answers in time is let go`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.controls.holdPresses()

@@ -5,7 +5,7 @@ import Testing
 @testable import LinuxInput
 
 @Suite struct DeviceRuleTests {
-    @Test func everyPropertyIsRead() {
+    @Test func `every property is read`() {
         let rule = InputDeviceRule(properties: [
             "PTTD_PROFILE": "key-hold", "PTTD_GRAB": "1", "PTTD_ACCESSORY": "Left seat", "PTTD_BAUD": "115200",
             "PTTD_LINE": "!dsr", "ID_BUS": "usb",
@@ -18,7 +18,7 @@ import Testing
         #expect(InputDeviceRule().baud == 9600)
     }
 
-    @Test func anEmptyValueTakesAPropertyBack() {
+    @Test func `an empty value takes a property back`() {
         let names = InputDeviceRule.known
         let rule = InputDeviceRule(properties: Dictionary(uniqueKeysWithValues: names.map { ($0, "") }))
         #expect(rule == InputDeviceRule())
@@ -30,7 +30,7 @@ import Testing
         ("PTTD_ACCESSORY", "a\u{1B}[31m", "write ENV{PTTD_ACCESSORY}"), ("PTTD_BAUD", "9601", "write one of 1200, "),
         ("PTTD_LINE", "rts", "write cts, dsr or dcd"),
     ])
-    func aMistakeIsSaidAndChangesNothing(name: String, value: String, words: String) {
+    func `a mistake is said and changes nothing`(name: String, value: String, words: String) {
         var rule = InputDeviceRule(properties: [name: value])
         #expect(rule.problems.count == 1)
         #expect(rule.problems.first?.contains(words) == true, "\(rule.problems)")
@@ -38,7 +38,7 @@ import Testing
         #expect(rule == InputDeviceRule())
     }
 
-    @Test func randomPropertiesNeverBecomeMoreThanTheyMay() throws {
+    @Test func `random properties never become more than they may`() throws {
         var random = SeededGenerator()
         let names = InputDeviceRule.known + ["ID_MODEL", "PTTD_", "ID_", "DEVPATH"]
         for _ in 0..<20 {
@@ -64,7 +64,7 @@ import Testing
         ("/dev/ttyUSB0", "tty", true), ("/dev/ttyS1", "tty", true), ("/dev/tty1", "tty", false),
         ("/dev/tty", "tty", false), ("/dev/console", "tty", false), ("/dev/sda", "block", false),
     ])
-    func onlyEvdevNodesAndSerialPortsAreTaken(node: String, subsystem: String, isTaken: Bool) {
+    func `only evdev nodes and serial ports are taken`(node: String, subsystem: String, isTaken: Bool) {
         #expect((TaggedDevice(node: node, subsystem: subsystem, properties: [:]) != nil) == isTaken)
     }
 
@@ -72,7 +72,7 @@ import Testing
         (UInt16(5), "c4:11:22:33:44:5f", "C4:11:22:33:44:5F" as String?), (3, "c4:11:22:33:44:5f", nil), (5, "", nil),
         (5, "c4:11:22:33:44", nil), (5, "c4:11:22:33:44:zz", nil),
     ])
-    func theAddressOfABluetoothDeviceIsItsUnique(bus: UInt16, unique: String, address: String?) {
+    func `the address of a Bluetooth device is its unique`(bus: UInt16, unique: String, address: String?) {
         #expect(InputDevice(node: "n", name: "n", bus: bus, unique: unique).bluetoothAddress == address)
     }
 }

@@ -20,19 +20,19 @@ private let f13: UInt16 = 183
         }
     }
 
-    @Test func automaticRepeatsAndDuplicatesAreNothing() {
+    @Test func `automatic repeats and duplicates are nothing`() {
         #expect(run([(f13, 1), (f13, 2), (f13, 2), (f13, 1), (f13, 0), (f13, 0)]) == ["183+", "183-"])
     }
 
-    @Test func aKeyThatWasHeldBeforeOpeningIsNotReleased() {
+    @Test func `a key that was held before opening is not released`() {
         #expect(run([(f13, 2), (f13, 0), (f13, 1)]) == ["183+"])
     }
 
-    @Test func valuesAndCodesThatDoNotExistAreNothing() {
+    @Test func `values and codes that do not exist are nothing`() {
         #expect(run([(f13, 3), (f13, -1), (0x300, 1), (0xFFFF, 1), (f13, .max)]).isEmpty)
     }
 
-    @Test func removalReleasesEveryHeldKeyOnce() {
+    @Test func `removal releases every held key once`() {
         var keys = KeyStateMachine()
         for code: UInt16 in [f13, 30] { _ = keys.handle(.key(code: code, value: 1), at: .zero) }
         let now = Instant.zero + .seconds(1)
@@ -47,7 +47,7 @@ private let f13: UInt16 = 183
         (EACCES, "72-pttd-access.rules"), (EBUSY, "taken by another program"), (ENODEV, "plug it in again"),
         (ENOTTY, "is not an input device"), (EIO, "ioctl: "),
     ])
-    func errorsSayWhatToDo(code: Int32, words: String) {
+    func `errors say what to do`(code: Int32, words: String) {
         let error = LinuxInputError(node: "/dev/input/event7", call: "ioctl", code: code)
         #expect("\(error)".contains("/dev/input/event7") && "\(error)".contains(words))
     }

@@ -87,7 +87,7 @@ private final class UinputDevice: @unchecked Sendable {
         await monitor.stop()
     }
 
-    @Test func itStartsAndStopsWhereverUdevIs() async throws {
+    @Test func `it starts and stops wherever udev is`() async throws {
         try await withMonitor { monitor, _ in
             try await monitor.start()
             try await monitor.start()
@@ -96,7 +96,7 @@ private final class UinputDevice: @unchecked Sendable {
         }
     }
 
-    @Test func nodesThatAreNoInputDevicesAreRefusedWithTheReason() async throws {
+    @Test func `nodes that are no input devices are refused with the reason`() async throws {
         try await withMonitor { monitor, recorder in
             // A name that udev may give, and what is behind it is something else.
             let folder = try TemporaryFolder()
@@ -117,7 +117,7 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
-    func keysAreReadAndUnpluggingReleasesThem() async throws {
+    func `keys are read and unplugging releases them`() async throws {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd test keys")
             try await until { access(keyboard.node, R_OK) == 0 }
@@ -136,7 +136,7 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
-    func whatTheKernelDroppedIsMadeUpFor() async throws {
+    func `what the kernel dropped is made up for`() async throws {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd flooding keys")
             defer { keyboard.unplug() }
@@ -168,7 +168,7 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
-    func aDeviceIsGrabbedOnceNothingIsHeld() async throws {
+    func `a device is grabbed once nothing is held`() async throws {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd held keys")
             defer { keyboard.unplug() }
@@ -194,7 +194,7 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput, "needs /dev/uinput ('modprobe uinput') and the right to write to it"))
-    func aDeviceWithoutTheTagIsNotOpened() async throws {
+    func `a device without the tag is not opened`() async throws {
         try await withMonitor { monitor, recorder in
             let keyboard = try UinputDevice(name: "pttd untagged keys")
             defer { keyboard.unplug() }
@@ -206,7 +206,7 @@ private final class UinputDevice: @unchecked Sendable {
     }
 
     @Test(.enabled(if: hasUinput && hasTestRule, "needs /dev/uinput, and udevd with the rule above"))
-    func aTaggedDeviceIsReadWhetherItIsThereOrComes() async throws {
+    func `a tagged device is read whether it is there or comes`() async throws {
         try await withMonitor { monitor, recorder in
             try await monitor.start()
             let late = try UinputDevice(name: "pttd tagged keys")

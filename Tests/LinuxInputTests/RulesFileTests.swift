@@ -34,14 +34,14 @@ import Musl
         return properties
     }
 
-    @Test func nothingIsTaggedAsShippedButWhatTheDatabaseNames() throws {
+    @Test func `nothing is tagged as shipped but what the database names`() throws {
         let rules = try lines("60-pttd.rules").filter { !$0.hasPrefix("#") }
         #expect(rules.filter { $0.contains("TAG+=") } == [#"ENV{PTTD_PROFILE}=="?*", TAG+="pttd""#])
         #expect(rules.allSatisfy { properties($0).isEmpty })
         #expect(try lines("60-pttd.hwdb").allSatisfy { $0.hasPrefix("#") })
     }
 
-    @Test func everyExampleIsUnderstood() throws {
+    @Test func `every example is understood`() throws {
         let examples = try lines("60-pttd.rules").filter { $0.hasPrefix("#SUBSYSTEM") }
         #expect(examples.count >= 8)
         for example in examples {
@@ -58,7 +58,7 @@ import Musl
         }
     }
 
-    @Test func onlyTaggedDevicesAreGivenAwayAndBeforeTheUsersAccessIsSet() throws {
+    @Test func `only tagged devices are given away and before the users access is set`() throws {
         // udev reads files in the order of their names.
         #expect("70-pttd.rules" < "72-pttd-access.rules" && "72-pttd-access.rules" < "73-seat-late.rules")
         let rules = try lines("72-pttd-access.rules").filter { $0.hasPrefix("SUBSYSTEM") }

@@ -93,7 +93,7 @@ private final class Heard: Sendable {
         await monitor.stop()
     }
 
-    @Test func bytesComeAsTheyWereSent() async throws {
+    @Test func `bytes come as they were sent`() async throws {
         try await withMonitor { monitor, heard in
             let cable = try Cable()
             // Sent before anybody listened: no press.
@@ -109,7 +109,7 @@ private final class Heard: Sendable {
         }
     }
 
-    @Test func nobodyElseMayOpenAPortThatIsRead() async throws {
+    @Test func `nobody else may open a port that is read`() async throws {
         try await withMonitor { monitor, heard in
             let cable = try Cable()
             await monitor.handle(.tagged(.serial(cable.node)))
@@ -125,7 +125,7 @@ private final class Heard: Sendable {
         }
     }
 
-    @Test func hangUpRemovesThePort() async throws {
+    @Test func `hang up removes the port`() async throws {
         try await withMonitor { monitor, heard in
             let cable = try Cable()
             await monitor.handle(.tagged(.serial(cable.node)))
@@ -138,7 +138,7 @@ private final class Heard: Sendable {
         }
     }
 
-    @Test func aFloodIsReadInPiecesAndWhole() async throws {
+    @Test func `a flood is read in pieces and whole`() async throws {
         try await withMonitor { monitor, heard in
             let cable = try Cable()
             await monitor.handle(.tagged(.serial(cable.node, ["PTTD_BAUD": "230400"])))
@@ -149,7 +149,7 @@ private final class Heard: Sendable {
         }
     }
 
-    @Test func aChangedRuleOpensThePortAnewAndALineThatIsNotThereIsSaid() async throws {
+    @Test func `a changed rule opens the port anew and a line that is not there is said`() async throws {
         try await withMonitor { monitor, heard in
             let cable = try Cable()
             await monitor.handle(.tagged(.serial(cable.node)))
@@ -197,7 +197,7 @@ private final class Heard: Sendable {
         return seen.all
     }
 
-    @Test func aSwitchIsAKeyWhoseEdgesAreTheLines() async throws {
+    @Test func `a switch is a key whose edges are the lines`() async throws {
         let cts = Int32(TIOCM_CTS)
         let dsr = Int32(TIOCM_DSR)
         // Other lines, and repeats of the same state, are nothing.
@@ -208,7 +208,7 @@ private final class Heard: Sendable {
         #expect(opening == ["down 183", "up 183"])
     }
 
-    @Test func aHeldSwitchComesUpWhenItIsClosedOrLost() async throws {
+    @Test func `a held switch comes up when it is closed or lost`() async throws {
         let dcd = Int32(TIOCM_CAR)
         #expect(try await edges(SerialLine(.dcd), [change(dcd)]) == ["down 183", "up 183"])
         let lost = try await edges(SerialLine(.dcd), [change(dcd), change(error: EIO)])
@@ -217,13 +217,13 @@ private final class Heard: Sendable {
         #expect(missing.first?.contains("does not tell what its lines do") == true)
     }
 
-    @Test func whatAMachineSleptThroughIsReleased() async throws {
+    @Test func `what a machine slept through is released`() async throws {
         let cts = Int32(TIOCM_CTS)
         let seen = try await edges(SerialLine(.cts), [change(cts), change(cts, slept: true), change(0)])
         #expect(seen == ["down 183", "up 183", "down 183", "up 183"])
     }
 
-    @Test func theWaitingThreadEndsByItselfOnAnErrorAndWhenItIsTold() throws {
+    @Test func `the waiting thread ends by itself on an error and when it is told`() throws {
         let cable = try Cable()
         let port = open(cable.node, O_RDONLY | O_NOCTTY | O_NONBLOCK)
         var ends: [Int32] = [-1, -1]
@@ -237,7 +237,7 @@ private final class Heard: Sendable {
         for descriptor in ends + [port] { close(descriptor) }
     }
 
-    @Test func aReleaseBetweenTwoWaitsIsToldAllTheSame() throws {
+    @Test func `a release between two waits is told all the same`() throws {
         SimulatedLine.state.withLock { $0 = SimulatedLine.State() }
         var calls = ptt_serial_line_calls(
             wait: { _, _ in
@@ -275,7 +275,7 @@ private final class Heard: Sendable {
 
     // MARK: Permissions
 
-    @Test func aFolderThatCameAnewIsWatchedAnew() async throws {
+    @Test func `a folder that came anew is watched anew`() async throws {
         let loop = try EventLoop(name: "access")
         defer { loop.stop() }
         let folder = try TemporaryFolder()
@@ -296,7 +296,7 @@ private final class Heard: Sendable {
         try await loop.run { watch.value?.shut() }
     }
 
-    @Test func permissionsThatChangeAreTold() async throws {
+    @Test func `permissions that change are told`() async throws {
         let loop = try EventLoop(name: "access")
         defer { loop.stop() }
         let folder = try TemporaryFolder()

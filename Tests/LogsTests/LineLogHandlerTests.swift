@@ -22,12 +22,12 @@ import Testing
         return String(decoding: flags.prefix(max(0, count)), as: UTF8.self)
     }
 
-    @Test func anEventIsOneLineWithItsMetadataSorted() {
+    @Test func `an event is one line with its metadata sorted`() {
         let text = line { $0.info("floor granted", metadata: ["t": "12", "channel": "Local One"]) }
         #expect(text.hasSuffix("info test: floor granted channel=\"Local One\" t=12\n"))
     }
 
-    @Test func aPeerCannotForgeALine() {
+    @Test func `a peer cannot forge a line`() {
         let text = line { $0.warning("bad name", metadata: ["name": "x\n0.0 info pttd: forged\u{1b}\"q"]) }
         #expect(text.split(separator: "\n").count == 1)
         #expect(text.contains("\\n0.0 info") && text.contains("\\x1b") && text.contains("\\\"q"))
@@ -62,7 +62,7 @@ import Testing
         #expect(text.utf8.count < 17_000 && text.hasSuffix(" bytes more\n"), "\(text.suffix(40))")
     }
 
-    @Test func eventsBelowTheLevelAreNotWritten() {
+    @Test func `events below the level are not written`() {
         #expect(line { $0.debug("quiet") }.isEmpty)
     }
 }

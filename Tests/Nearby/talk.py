@@ -137,7 +137,7 @@ def prove(report, stations, _):
     for one in (crane, gate):
         wait(lambda one=one: one.status()["name"] != "Crane 2", 5, f"{one.name} has left the deleted channel")
     report.time("deleted → members have left it", (now() - began) / 1e6, 2.0)
-    over = [event for event in gate.events() if event["message"] == "the channel is over"]
+    over = [event for event in gate.events() if event["message"] == "channel ended"]
     report.hold(f"they are told why: {over[-1]['metadata']['why'] if over else None}", bool(over))
 
     locked(report, stations)

@@ -31,7 +31,7 @@ func makeAnnouncement(
         return fields.filter { $0.0 != missing }.map { key, value in Array("\(key)=\(changes[key] ?? value)".utf8) }
     }
 
-    @Test func whatIsWrittenIsRead() throws {
+    @Test func `what is written is read`() throws {
         for admission in NearbyAnnouncement.Admission.allCases {
             for name in ["Crane 2", "x", String(repeating: "é", count: 64), "a=b", "קשר 🏗️"] {
                 let one = makeAnnouncement(name, members: 9_999, admission: admission, generation: .max)
@@ -42,7 +42,7 @@ func makeAnnouncement(
         }
     }
 
-    @Test func theLongestIsShortEnough() {
+    @Test func `the longest is short enough`() {
         let long = String(repeating: "x", count: DisplayName.byteCountMaximum)
         var one = makeAnnouncement(long, by: long, members: 1_000_000, generation: .max)
         one.version = .max
@@ -53,7 +53,7 @@ func makeAnnouncement(
         #expect(one.txt.reduce(0) { $0 + $1.count + 1 } <= NearbyAnnouncement.sentByteCountMaximum)
     }
 
-    @Test func theOrderOfKeysTheirCaseAndOthersDoNotMatter() throws {
+    @Test func `the order of keys their case and others do not matter`() throws {
         let plain = try NearbyAnnouncement(txt: fields())
         #expect(plain.name.text == "Crane 2" && plain.members == 3 && plain.admission == .code)
         #expect(try NearbyAnnouncement(txt: fields().reversed()) == plain)
@@ -66,14 +66,14 @@ func makeAnnouncement(
         #expect(try NearbyAnnouncement(txt: others + fields() + others) == plain)
     }
 
-    @Test func ofEqualKeysTheFirstCounts() throws {
+    @Test func `of equal keys the first counts`() throws {
         #expect(try NearbyAnnouncement(txt: fields() + fields(["n": "4"])).members == 3)
         #expect(throws: NearbyAnnouncementError.bad("n", reason: "is not a number from 0 to 9999")) {
             try NearbyAnnouncement(txt: [Array("N".utf8)] + fields())
         }
     }
 
-    @Test func aMissingKeyIsNamed() {
+    @Test func `a missing key is named`() {
         for key in ["v", "id", "name", "by", "pin", "n", "adm", "gen"] {
             #expect(throws: NearbyAnnouncementError.missing(key)) {
                 try NearbyAnnouncement(txt: fields(without: key))
@@ -81,7 +81,7 @@ func makeAnnouncement(
         }
     }
 
-    @Test func aWrongValueIsNamed() {
+    @Test func `a wrong value is named`() {
         let wrong: [String: [String]] = [
             "v": ["", "0", "-1", "+1", "01", "x", "4294967296", "1 "],
             "id": ["", "x", "\(Self.id)0", String(Self.id.dropLast())],
@@ -111,14 +111,14 @@ func makeAnnouncement(
         }
     }
 
-    @Test func lengthIsBounded() {
+    @Test func `length is bounded`() {
         let long = Array("z=".utf8) + [UInt8](repeating: 0x78, count: 254)
         #expect(throws: NearbyAnnouncementError.tooLong) { try NearbyAnnouncement(txt: fields() + [long]) }
         let many = [[UInt8]](repeating: [], count: 1_301)
         #expect(throws: NearbyAnnouncementError.tooLong) { try NearbyAnnouncement(txt: fields() + many) }
     }
 
-    @Test func hostileBytesNeverTrap() {
+    @Test func `hostile bytes never trap`() {
         var random = SeededGenerator()
         for _ in 0..<20_000 {
             var txt = fields()

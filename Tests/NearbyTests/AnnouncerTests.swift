@@ -7,14 +7,14 @@ import Testing
 @testable import Nearby
 
 @Suite struct AnnouncerTests {
-    @Test func nothingIsAskedForBeforeSomethingIsWanted() {
+    @Test func `nothing is asked for before something is wanted`() {
         var world = World(isThere: false)
         #expect(world.handle(.daemonLeft(.notRunning)).isEmpty)
         #expect(world.handle(.daemonCame) == [.askHostName])
         #expect(world.machine.nextDeadline(at: world.now) == nil)
     }
 
-    @Test func aChannelIsAnnouncedAndCostsNoWakeUps() throws {
+    @Test func `a channel is announced and costs no wake ups`() throws {
         var world = World()
         let one = makeAnnouncement()
         let tag = NearbyAnnouncer.tag(one)
@@ -36,7 +36,7 @@ import Testing
         #expect(world.handle(.withdraw(one.channel)).isEmpty)
     }
 
-    @Test func changesAreSentAtMostOnceASecond() {
+    @Test func `changes are sent at most once a second`() {
         var world = World()
         let channel = ChannelID()
         world.handle(.announce(makeAnnouncement(channel: channel), port: 5_000))
@@ -55,7 +55,7 @@ import Testing
         #expect(world.handle(.announce(makeAnnouncement(channel: channel), port: 5_000)).offers.count == 1)
     }
 
-    @Test func anotherNameOrPortIsAnnouncedAnew() throws {
+    @Test func `another name or port is announced anew`() throws {
         var world = World()
         let channel = ChannelID()
         world.handle(.announce(makeAnnouncement(channel: channel), port: 5_000))
@@ -68,7 +68,7 @@ import Testing
         #expect(world.handle(.announce(other, port: 5_001)).freed == [second])
     }
 
-    @Test func aTakenNameGetsANumber() throws {
+    @Test func `a taken name gets a number`() throws {
         var world = World()
         let one = makeAnnouncement()
         let tag = NearbyAnnouncer.tag(one)
@@ -92,7 +92,7 @@ import Testing
         #expect(world.machine.problem == nil)
     }
 
-    @Test func whoeverTakesEveryNameCostsLittle() {
+    @Test func `whoever takes every name costs little`() {
         var world = World()
         world.handle(.announce(makeAnnouncement(), port: 5_000))
         var names: [String] = []
@@ -112,7 +112,7 @@ import Testing
         #expect((24...64).contains(names.count), "\(names.count)")
     }
 
-    @Test func namesFitIntoALabel() throws {
+    @Test func `names fit into a label`() throws {
         let (many, accents) = (String(repeating: "x", count: 100), String(repeating: "é", count: 40))
         let cases = [
             ("x", 1, "x tag"), ("x", 12, "x tag #12"), (many, 1, String(repeating: "x", count: 59) + " tag"),
@@ -130,7 +130,7 @@ import Testing
         #expect(NearbyAnnouncer.instance(try #require(DisplayName(marks)), tag: "tag", number: 1).utf8.count == 63)
     }
 
-    @Test func aChannelHasANameOfItsOwnOnEachHost() {
+    @Test func `a channel has a name of its own on each host`() {
         let one = makeAnnouncement()
         var other = one
         other.members = 7
@@ -141,7 +141,7 @@ import Testing
         #expect(NearbyAnnouncer.tag(one).utf8.count == 16)
     }
 
-    @Test func whatFailsIsTriedAgainWithPauses() throws {
+    @Test func `what fails is tried again with pauses`() throws {
         var world = World()
         world.handle(.announce(makeAnnouncement(), port: 5_000))
         var tries: [Instant] = []
@@ -165,7 +165,7 @@ import Testing
         #expect(world.pass(.seconds(1)).tickets.count == 1)
     }
 
-    @Test func everythingIsAnnouncedAnewAfterARestart() throws {
+    @Test func `everything is announced anew after a restart`() throws {
         var world = World()
         let all = (0..<3).map { makeAnnouncement("Crane \($0)") }
         for one in all { world.handle(.announce(one, port: 5_000)) }
@@ -187,7 +187,7 @@ import Testing
         #expect(world.handle(.signal(old[1], .group(.failure, reason: ""))).isEmpty)
     }
 
-    @Test func anotherHostNameIsAnnouncedAnewAndTheSameIsNot() {
+    @Test func `another host name is announced anew and the same is not`() {
         var world = World()
         world.handle(.announce(makeAnnouncement(), port: 5_000))
         world.answerAll()
@@ -201,7 +201,7 @@ import Testing
         #expect(world.handle(.announce(makeAnnouncement("Gate"), port: 5_000)).tickets.count == 1)
     }
 
-    @Test func aWishThatEndsBeforeItsObjectIsThereIsFreed() throws {
+    @Test func `a wish that ends before its object is there is freed`() throws {
         var world = World()
         let one = makeAnnouncement()
         let ticket = try #require(world.handle(.announce(one, port: 5_000)).tickets.first)
@@ -209,7 +209,7 @@ import Testing
         #expect(world.handle(.opened(.group, ticket: ticket, "/Client1/EntryGroup1")).freed.count == 1)
     }
 
-    @Test func aSignalBeforeItsObjectIsKnownIsHeard() throws {
+    @Test func `a signal before its object is known is heard`() throws {
         var world = World()
         let one = makeAnnouncement()
         let ticket = try #require(world.handle(.announce(one, port: 5_000)).tickets.first)
@@ -226,7 +226,7 @@ import Testing
         #expect(world.machine.sizes.early == 0)
     }
 
-    @Test func notTooManyAreAnnounced() {
+    @Test func `not too many are announced`() {
         var world = World()
         let all = (0...NearbyAnnouncer.channelsMaximum).map { makeAnnouncement("Crane \($0)") }
         for one in all { world.handle(.announce(one, port: 5_000)) }
@@ -237,14 +237,14 @@ import Testing
         #expect(world.machine.problem == nil)
     }
 
-    @Test func aDaemonThatIsNotThereIsAskedForOnce() {
+    @Test func `a daemon that is not there is asked for once`() {
         var world = World(isThere: false)
         world.handle(.daemonLeft(.notRunning))
         let wanted = world.handle(.announce(makeAnnouncement(), port: 5_000))
         #expect(wanted == [.startDaemon, .problem(.notRunning)])
         let missing = world.handle(.daemonLeft(.notInstalled))
         #expect(missing == [.problem(.notInstalled)])
-        #expect("\(NearbyProblem.notInstalled)" == "avahi-daemon does not run: install avahi-daemon")
+        #expect("\(NearbyProblem.notInstalled)" == "avahi-daemon is not running: install avahi-daemon")
         #expect(world.machine.nextDeadline(at: world.now) == nil)
         #expect(world.handle(.daemonCame).contains(.problem(nil)))
     }

@@ -26,7 +26,7 @@ import Testing
         return ticket
     }
 
-    @Test mutating func nothingIsAdvertisedBeforeThereIsSomethingAndARadio() {
+    @Test mutating func `nothing is advertised before there is something and a radio`() {
         #expect(handle(.radio(true)).isEmpty)
         #expect(announcer.nextDeadline == nil)
         #expect(handle(.radio(false)).isEmpty)
@@ -37,12 +37,12 @@ import Testing
         #expect(announcer.isAnnounced)
     }
 
-    @Test mutating func whatIsAdvertisedCostsNoWakeUp() {
+    @Test mutating func `what is advertised costs no wake up`() {
         #expect(announced() == 1)
         #expect(announcer.nextDeadline == nil)
     }
 
-    @Test mutating func changesAreToldAtMostEveryFiveSeconds() {
+    @Test mutating func `changes are told at most every five seconds`() {
         #expect(announced() == 1)
         #expect(handle(.record(tag: 2)).isEmpty)
         #expect(handle(.record(tag: 3)).isEmpty)
@@ -58,7 +58,7 @@ import Testing
         #expect(announcer.nextDeadline == nil)
     }
 
-    @Test mutating func refusalsAreTriedAgainALimitedNumberOfTimesAndTold() {
+    @Test mutating func `refusals are tried again a limited number of times and told`() {
         _ = handle(.radio(true))
         var actions = handle(.record(tag: 1))
         var registrations = 0
@@ -81,7 +81,7 @@ import Testing
         #expect(handle(.radio(true)).count == 1)
     }
 
-    @Test mutating func whatBluetoothdEndsIsAskedForAgain() {
+    @Test mutating func `what bluetoothd ends is asked for again`() {
         #expect(announced() == 1)
         #expect(handle(.released).isEmpty)
         #expect(announcer.refusal != nil)
@@ -90,7 +90,7 @@ import Testing
         #expect(announcer.refusal == nil)
     }
 
-    @Test mutating func aRadioThatComesBackIsGivenEverythingAgain() {
+    @Test mutating func `a radio that comes back is given everything again`() {
         #expect(announced() == 1)
         #expect(handle(.radio(false)).isEmpty)
         #expect(handle(.radio(true)) == [.register(tag: 1, ticket: 2)])
@@ -99,7 +99,7 @@ import Testing
         #expect(announcer.refusal == nil)
     }
 
-    @Test mutating func theLastChannelEndsTheAdvertisement() {
+    @Test mutating func `the last channel ends the advertisement`() {
         #expect(announced() == 1)
         #expect(handle(.record(tag: nil)) == [.unregister])
         #expect(handle(.record(tag: nil)).isEmpty)
@@ -110,7 +110,7 @@ import Testing
         #expect(!announcer.isAnnounced)
     }
 
-    @Test mutating func aRecordThatChangesWhileItIsRegisteredIsToldAfterwards() {
+    @Test mutating func `a record that changes while it is registered is told afterwards`() {
         _ = handle(.radio(true))
         #expect(handle(.record(tag: 1)).count == 1)
         #expect(handle(.record(tag: 2)).isEmpty)

@@ -100,7 +100,7 @@ struct BluetoothWorld {
         BluetoothPeer(path: "/org/bluez/hci0/dev_00_00_00_00_00_\(number)")
     }
 
-    @Test func nothingIsDoneBeforeSomebodyLooks() {
+    @Test func `nothing is done before somebody looks`() {
         var world = BluetoothWorld(isBrowsing: false)
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(60))
@@ -109,7 +109,7 @@ struct BluetoothWorld {
         #expect(world.finder.sizes.peers == 0)
     }
 
-    @Test func aChannelAppearsWithinTenSecondsAndOneThatVanishedIsGoneWithinFifteen() {
+    @Test func `a channel appears within ten seconds and one that vanished is gone within fifteen`() {
         // Whenever it begins and ends.
         for offset in 0..<40 {
             var world = BluetoothWorld()
@@ -128,7 +128,7 @@ struct BluetoothWorld {
         }
     }
 
-    @Test func whoStaysIsNotLost() {
+    @Test func `who stays is not lost`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(10))
@@ -140,7 +140,7 @@ struct BluetoothWorld {
         #expect((10...21).contains(world.reads.count))
     }
 
-    @Test func aRecordIsReadAgainWhenTheAdvertisementTellsAnotherTag() {
+    @Test func `a record is read again when the advertisement tells another tag`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(10))
@@ -151,7 +151,7 @@ struct BluetoothWorld {
         #expect(world.reads.count == before + 1)
     }
 
-    @Test func whoeverChangesItsTagAllTheTimeIsReadEveryFiveSecondsAtMost() {
+    @Test func `whoever changes its tag all the time is read every five seconds at most`() {
         var world = BluetoothWorld()
         for members in 1...120 {
             world.air[Self.crane] = makeRecord(["Crane 2"], members: members)
@@ -163,7 +163,7 @@ struct BluetoothWorld {
         }
     }
 
-    @Test func readsThatFailAreTriedLessAndLessOftenAndKeepNobodyFromBeingHeard() {
+    @Test func `reads that fail are tried less and less often and keep nobody from being heard`() {
         var world = BluetoothWorld()
         let bad = peer(9)
         world.air = [bad: makeRecord(["False"]), Self.crane: makeRecord(["Crane 2"])]
@@ -177,7 +177,7 @@ struct BluetoothWorld {
         }
     }
 
-    @Test func aReadThatHangsIsEndedAndOthersAppearAllTheSame() {
+    @Test func `a read that hangs is ended and others appear all the same`() {
         var world = BluetoothWorld()
         let bad = peer(9)
         world.air = [bad: makeRecord(["False"])]
@@ -189,7 +189,7 @@ struct BluetoothWorld {
         #expect(world.wrong.isEmpty)
     }
 
-    @Test func aRecordThatIsDoubtedIsReadAgainSoonAndOnlyThen() {
+    @Test func `a record that is doubted is read again soon and only then`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(12))
@@ -200,7 +200,7 @@ struct BluetoothWorld {
         #expect(world.reads.count == before + 1)
     }
 
-    @Test func aMachineThatVanishesDuringAReadIsGoneInTimeToo() {
+    @Test func `a machine that vanishes during a read is gone in time too`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(12))
@@ -212,7 +212,7 @@ struct BluetoothWorld {
         #expect(world.list.isEmpty)
     }
 
-    @Test func whatMakesNoSenseIsNoLine() {
+    @Test func `what makes no sense is no line`() {
         var world = BluetoothWorld()
         world.hanging = [Self.crane]
         world.handle(.heard(Self.crane, BluetoothSignal(tag: 1), strength: -50))
@@ -229,7 +229,7 @@ struct BluetoothWorld {
         #expect(world.list.isEmpty)
     }
 
-    @Test func aHeldButtonEndsScansAndReadsAndNothingIsLostForIt() {
+    @Test func `a held button ends scans and reads and nothing is lost for it`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(10))
@@ -251,7 +251,7 @@ struct BluetoothWorld {
         #expect(world.wrong.isEmpty)
     }
 
-    @Test func whoLooksNoMoreIsForgottenWithAllStrangers() {
+    @Test func `who looks no more is forgotten with all strangers`() {
         var world = BluetoothWorld()
         world.air = [peer(1): makeRecord(["A"]), peer(2): makeRecord(["B"])]
         world.pass(.seconds(10))
@@ -262,7 +262,7 @@ struct BluetoothWorld {
         #expect(world.finder.sizes.peers == 0)
     }
 
-    @Test func aRadioThatGoesTakesEverythingWithItAndBeginsAnew() {
+    @Test func `a radio that goes takes everything with it and begins anew`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(10))
@@ -271,7 +271,7 @@ struct BluetoothWorld {
         #expect(!world.finder.isScanning)
     }
 
-    @Test func aScanThatIsRefusedIsTriedAgainAtGrowingPausesAndTold() {
+    @Test func `a scan that is refused is tried again at growing pauses and told`() {
         var finder = BluetoothFinder()
         var now = Instant.zero
         _ = finder.handle(.radio(true), at: now)
@@ -291,7 +291,7 @@ struct BluetoothWorld {
         #expect(finder.refusal == nil)
     }
 
-    @Test func aBluetoothdThatDoesNotAnswerIsAskedAgainAndTold() {
+    @Test func `a bluetoothd that does not answer is asked again and told`() {
         var finder = BluetoothFinder()
         var now = Instant.zero
         _ = finder.handle(.radio(true), at: now)
@@ -314,7 +314,7 @@ struct BluetoothWorld {
         #expect(finder.handleTimeout(at: now) == [.startScan])
     }
 
-    @Test func aNewInterfaceGivesLinkLocalAddressesAPlaceAtOnce() {
+    @Test func `a new interface gives link local addresses a place at once`() {
         var world = BluetoothWorld()
         let linkLocal: [UInt8] = [0xFE, 0x80] + [UInt8](repeating: 0, count: 13) + [1]
         world.air[Self.crane] = makeRecord(["Crane 2"], addresses: [linkLocal])
@@ -323,7 +323,7 @@ struct BluetoothWorld {
         #expect(world.list.first?.places.map(\.host) == ["fe80::1%bnep0", "fe80::1%wlan0"])
     }
 
-    @Test func aFloodOfAdvertisersIsBoundedAndTheFirstOnesStay() {
+    @Test func `a flood of advertisers is bounded and the first ones stay`() {
         var world = BluetoothWorld()
         world.air[Self.crane] = makeRecord(["Crane 2"])
         world.pass(.seconds(10))
@@ -337,7 +337,7 @@ struct BluetoothWorld {
         #expect(world.finder.sizes.peers == 1)
     }
 
-    @Test func ofTwoThatTellOfOneChannelTheNearerCounts() {
+    @Test func `of two that tell of one channel the nearer counts`() {
         var world = BluetoothWorld()
         world.air = [
             peer(1): makeRecord(["Crane 2"], addresses: [[10, 0, 0, 1]]),
@@ -350,7 +350,7 @@ struct BluetoothWorld {
         #expect(world.list.first?.places.map(\.host) == ["10.0.0.2", "10.0.0.1"])
     }
 
-    @Test func addressesBecomePlacesWhereTheyCanBe() {
+    @Test func `addresses become places where they can be`() {
         var world = BluetoothWorld()
         let linkLocal: [UInt8] = [0xFE, 0x80] + [UInt8](repeating: 0, count: 13) + [1]
         let loopback = [UInt8](repeating: 0, count: 15) + [1]
@@ -361,7 +361,7 @@ struct BluetoothWorld {
         #expect(world.list.first?.places.map(\.host) == ["192.168.1.5", "fe80::1%wlan0", "fe80::1%eth0"])
     }
 
-    @Test func strengthsThatNobodyHearsAreNotBelieved() {
+    @Test func `strengths that nobody hears are not believed`() {
         var world = BluetoothWorld()
         for strength in [127, 21, -128, 1_000, -1_000] {
             world.handle(.heard(Self.crane, BluetoothSignal(tag: 1), strength: strength))
@@ -370,7 +370,8 @@ struct BluetoothWorld {
     }
 
     /// Machines that come, go, change, fail and hang, adapters that go, buttons that are held: fifty thousand steps.
-    @Test(arguments: [1, 2, 3] as [UInt64]) func whateverHappensTheListIsTrueAndTheAirIsShared(seed: UInt64) {
+    @Test(arguments: [1, 2, 3] as [UInt64]) func `whatever happens the list is true and the air is shared`(seed: UInt64)
+    {
         var random = SeededGenerator(seed: seed)
         var world = BluetoothWorld()
         var isHeld = false

@@ -29,7 +29,7 @@ import Testing
 
     private struct Missing: Error {}
 
-    @Test func addressesAreReadAndWritten() throws {
+    @Test func `addresses are read and written`() throws {
         let host = try #require(Self.host)
         #expect("\(host)" == "00:AA:01:00:00:0C")
         #expect(host.address == [0, 0xAA, 1, 0, 0, 0x0C])
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test mutating func nothingIsConnectedBeforeItIsWantedAndThereIsARadio() throws {
+    @Test mutating func `nothing is connected before it is wanted and there is a radio`() throws {
         let host = try #require(Self.host)
         #expect(handle(.radio(true)).isEmpty)
         #expect(network.nextDeadline == nil)
@@ -50,7 +50,7 @@ import Testing
         #expect(handle(.radio(true)) == [.connect(host, ticket: 1)])
     }
 
-    @Test mutating func aNetworkThatIsThereCostsNoWakeUp() throws {
+    @Test mutating func `a network that is there costs no wake up`() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))
         let ticket = try ask(for: host)
@@ -62,7 +62,7 @@ import Testing
         #expect(network.wish == nil)
     }
 
-    @Test mutating func aLostNetworkIsMadeAgainWithGrowingPauses() throws {
+    @Test mutating func `a lost network is made again with growing pauses`() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))
         var ticket = try ask(for: host)
@@ -87,7 +87,7 @@ import Testing
         #expect(wait().0 == .seconds(1))
     }
 
-    @Test mutating func whoeverAsksAgainIsAnsweredAndDoesNotWaitForTheNextAttempt() throws {
+    @Test mutating func `whoever asks again is answered and does not wait for the next attempt`() throws {
         let host = try #require(Self.host)
         #expect(handle(.wanted(host)) == [.tell(.failed(.noRadio))])
         #expect(handle(.wanted(host)) == [.tell(.failed(.noRadio))])
@@ -100,7 +100,7 @@ import Testing
         #expect(handle(.wanted(host)).isEmpty)
     }
 
-    @Test mutating func aConnectionThatHangsIsGivenUp() throws {
+    @Test mutating func `a connection that hangs is given up`() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))
         let ticket = try ask(for: host)
@@ -113,7 +113,7 @@ import Testing
         #expect(wait().1 == [.connect(host, ticket: ticket + 1)])
     }
 
-    @Test mutating func anotherWishTakesThePlaceOfTheFirst() throws {
+    @Test mutating func `another wish takes the place of the first`() throws {
         let (host, other) = (try #require(Self.host), try #require(Self.other))
         _ = handle(.radio(true))
         let first = try ask(for: host)
@@ -126,7 +126,7 @@ import Testing
         #expect(handle(.wanted(host)) == [.disconnect(other), .connect(host, ticket: first + 2)])
     }
 
-    @Test mutating func withTheRadioEverythingIsGoneAndComesBack() throws {
+    @Test mutating func `with the radio everything is gone and comes back`() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))
         let ticket = try ask(for: host)

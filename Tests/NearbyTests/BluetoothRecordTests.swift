@@ -35,7 +35,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         return record
     }
 
-    @Test func whatIsWrittenIsReadInAnyOrderOfPages() throws {
+    @Test func `what is written is read in any order of pages`() throws {
         var offering = makeRecord(["Yard"])
         offering.accessPoint = BluetoothAccessPoint("00:AA:01:00:00:0C")
         for record in [
@@ -52,14 +52,14 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         }
     }
 
-    @Test func theLargestRecordFitsItsPages() {
+    @Test func `the largest record fits its pages`() {
         #expect(full.channels.count == BluetoothRecord.channelsMaximum)
         #expect(full.addresses.count == BluetoothRecord.addressesMaximum)
         #expect(full.bytes.count <= BluetoothRecord.byteCountMaximum)
         #expect(full.pages.count == BluetoothRecord.pageCount)
     }
 
-    @Test func pagesOfTwoRecordsAreNotPutTogether() {
+    @Test func `pages of two records are not put together`() {
         var other = full
         other.channels[0].port += 1
         #expect(other.tag != full.tag)
@@ -73,7 +73,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         #expect(throws: BluetoothRecordError.torn) { try BluetoothRecord(pages: torn) }
     }
 
-    @Test func everyCutIsRefused() {
+    @Test func `every cut is refused`() {
         let bytes = makeRecord(["Crane 2", "Yard"]).bytes
         for count in 0..<bytes.count {
             #expect(throws: BluetoothRecordError.tooShort) { try BluetoothRecord(bytes: Array(bytes.prefix(count))) }
@@ -81,7 +81,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         #expect(throws: Never.self) { try BluetoothRecord(bytes: bytes + [1, 2, 3]) }
     }
 
-    @Test func whatHasNoMeaningIsNamed() {
+    @Test func `what has no meaning is named`() {
         let one = makeRecord(["Crane 2"])
         // Version, addresses (1 + 5 bytes), channels (1), then the first channel.
         let channel = 8
@@ -112,7 +112,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         #expect(throws: BluetoothRecordError.self) { try BluetoothRecord(pages: []) }
     }
 
-    @Test func theAdvertisementFitsAndIsRead() {
+    @Test func `the advertisement fits and is read`() {
         for tag in [0, 1, 0x0102_0304, UInt32.max] {
             let data = BluetoothSignal(tag: tag).manufacturerData
             // Flags, one UUID of 128 bits, and this.
@@ -126,7 +126,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         }
     }
 
-    @Test func theServiceHasAUUIDOfItsOwn() {
+    @Test func `the service has AUUID of its own`() {
         let all = [BluetoothSignal.service] + BluetoothSignal.pages
         #expect(Set(all).count == BluetoothRecord.pageCount + 1)
         #expect(all.allSatisfy { ChannelID($0) != nil && $0 == $0.lowercased() })
@@ -143,7 +143,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
             means: [means], signalStrength: strength)
     }
 
-    @Test func aChannelFoundBothWaysIsOneLine() {
+    @Test func `a channel found both ways is one line`() {
         let list = NearbyChannel.merged(
             network: [found("Crane", .network)], bluetooth: [found("Crane", .bluetooth, strength: -60)])
         #expect(list.count == 1)
@@ -152,7 +152,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         #expect(list.first?.places.map(\.host) == ["10.0.0.1", "10.0.0.2"])
     }
 
-    @Test func anotherKeyIsAnotherLineAndTheListIsSorted() {
+    @Test func `another key is another line and the list is sorted`() {
         let list = NearbyChannel.merged(
             network: [found("Crane", .network)],
             bluetooth: [found("Crane", key: 2, .bluetooth, strength: -60), found("Arc", .bluetooth, strength: -70)])
@@ -160,7 +160,7 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         #expect(list.map(\.means) == [[.bluetooth], [.network], [.bluetooth]] || list[1].means == [.bluetooth])
     }
 
-    @Test func strangersByBluetoothDoNotPushOutTheNetwork() {
+    @Test func `strangers by Bluetooth do not push out the network`() {
         let network = (0..<100).map { found("n", key: UInt8($0), .network) }
         let bluetooth = (100..<250).map { found("b", key: UInt8($0), .bluetooth, strength: -50) }
         let list = NearbyChannel.merged(network: network, bluetooth: bluetooth)

@@ -22,7 +22,7 @@ import Testing
         AvahiSignal(interface: interface, member: member, arguments: arguments) { $0 == 2 ? "eth0" : nil }
     }
 
-    @Test func signalsAreRead() throws {
+    @Test func `signals are read`() throws {
         let service = makeService("Crane 2", six: true)
         #expect(signal(Self.browser, "ItemNew", Self.item) == .appeared(service))
         #expect(signal(Self.browser, "ItemRemove", Self.item) == .disappeared(service))
@@ -35,7 +35,7 @@ import Testing
         #expect(place.kind == .linkLocal && place.place.host == "fe80::1%eth0")
     }
 
-    @Test func otherSignalsAreNotTaken() {
+    @Test func `other signals are not taken`() {
         #expect(signal(Self.browser, "CacheExhausted", []) == nil)
         #expect(signal(Self.group, "ItemNew", Self.item) == nil)
         #expect(signal(Self.group, "StateChanged", [.int32(7), .string("")]) == nil)
@@ -72,7 +72,7 @@ import Testing
         #expect(signal(Self.resolver, "Found", empty) != nil)
     }
 
-    @Test func onlyAddressesOfOneMachineArePlaces() {
+    @Test func `only addresses of one machine are places`() {
         let wrong = [
             "", "x", "0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.251", "239.1.1.1", "255.255.255.255", "::", "::1",
             "::ffff:10.0.0.1", "::10.0.0.1", "ff02::fb", "10.0.0.1\0", "10.0.0.1 ", "10.1", "fe80::1%eth0",

@@ -16,7 +16,7 @@ import Testing
         return world
     }
 
-    @Test func nothingIsLookedForBeforeSomebodyLooks() {
+    @Test func `nothing is looked for before somebody looks`() {
         var world = World()
         #expect(world.browser == nil)
         world.handle(.browse(true))
@@ -28,7 +28,7 @@ import Testing
         #expect(world.objects.isEmpty && world.actions.contains(.endProbing))
     }
 
-    @Test func whoIsFollowedIsFoundWithoutAList() {
+    @Test func `who is followed is found without a list`() {
         var world = World()
         let one = makeAnnouncement(host: 1)
         let followed = FollowedChannel(channel: one.channel, pin: one.pin)
@@ -77,7 +77,7 @@ import Testing
         #expect(told(world.handle(.follow([]))) == [:] && world.machine.sizes.services == 0)
     }
 
-    @Test func ownHostsAreNotFollowed() {
+    @Test func `own hosts are not followed`() {
         var world = World()
         let one = makeAnnouncement(host: 1)
         world.handle(.announce(one, port: 5_000))
@@ -89,7 +89,7 @@ import Testing
         #expect(!world.actions.contains { if case .hosts = $0 { true } else { false } })
     }
 
-    @Test func aChannelAppearsChangesAndDisappears() throws {
+    @Test func `a channel appears changes and disappears`() throws {
         var world = browsing()
         let service = makeService("Crane 2")
         let channel = ChannelID()
@@ -105,7 +105,7 @@ import Testing
         #expect(world.machine.sizes.resolvers == 0 && world.machine.sizes.places == 0)
     }
 
-    @Test func allFindingsOfAChannelAreOneEntryTheBestPlaceFirst() {
+    @Test func `all findings of a channel are one entry the best place first`() {
         var world = browsing()
         let one = makeAnnouncement()
         world.hear(makeService("Crane 2", six: true), one, at: "fe80::1")
@@ -126,7 +126,7 @@ import Testing
         #expect(world.list.count == 1)
     }
 
-    @Test func aFalseAnnouncementCostsALine() {
+    @Test func `a false announcement costs a line`() {
         var world = browsing()
         let true1 = makeAnnouncement("Crane 2", members: 3)
         let false1 = makeAnnouncement("Crane 2", by: "Eve", channel: true1.channel, key: 9, members: 99)
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func whoeverRepeatsAnAnnouncementChangesNothingOfIt() {
+    @Test func `whoever repeats an announcement changes nothing of it`() {
         var world = browsing()
         let one = makeAnnouncement("Crane 2")
         var copy = one
@@ -153,7 +153,7 @@ import Testing
         #expect(world.list.first?.places.map(\.host) == ["10.0.0.1", "10.0.0.66"])
     }
 
-    @Test func equalNamesAreKeptApartAndTheOrderIsAlwaysTheSame() throws {
+    @Test func `equal names are kept apart and the order is always the same`() throws {
         var world = browsing()
         let ids = try (0..<4).map { try #require(ChannelID("00000000-0000-0000-0000-00000000000\(3 - $0)")) }
         for (number, id) in ids.enumerated() {
@@ -164,7 +164,7 @@ import Testing
         #expect(world.list.dropFirst().map(\.announcement.channel) == ids.reversed())
     }
 
-    @Test func whatMakesNoSenseIsNotListed() throws {
+    @Test func `what makes no sense is not listed`() throws {
         var world = browsing()
         let service = makeService("Crane 2")
         world.hear(service, makeAnnouncement(), at: "10.0.0.1")
@@ -184,7 +184,7 @@ import Testing
         #expect(world.list.isEmpty)
     }
 
-    @Test func ownChannelsAreMarkedAndNotProbed() {
+    @Test func `own channels are marked and not probed`() {
         var world = browsing()
         let own = makeAnnouncement("Own")
         world.handle(.announce(own, port: 5_000))
@@ -207,7 +207,7 @@ import Testing
         #expect(world.list.allSatisfy { !$0.isOwn })
     }
 
-    @Test func theOldestAreKeptWhenThereAreTooMany() {
+    @Test func `the oldest are kept when there are too many`() {
         var world = browsing()
         for number in 0..<200 {
             world.hear(
@@ -221,7 +221,7 @@ import Testing
         #expect(Set(world.list.map(\.announcement.name.text)) == Set((0..<128).map { "Crane \($0)" }))
     }
 
-    @Test func aFloodIsBoundedAndCostsNoOtherEntry() throws {
+    @Test func `a flood is bounded and costs no other entry`() throws {
         var world = browsing()
         let one = makeAnnouncement("True")
         world.answersProbes = true
@@ -253,7 +253,7 @@ import Testing
         #expect(world.list.map(\.announcement) == [one])
     }
 
-    @Test func reportsAreBounded() throws {
+    @Test func `reports are bounded`() throws {
         var world = browsing()
         let service = makeService("Crane 2")
         let channel = ChannelID()
@@ -272,7 +272,7 @@ import Testing
         #expect(world.list.first?.announcement.members == 999)
     }
 
-    @Test func aResolverThatFailsIsMadeAgain() throws {
+    @Test func `a resolver that fails is made again`() throws {
         var world = browsing()
         let service = makeService("Crane 2")
         world.hear(service, makeAnnouncement(), at: "10.0.0.1")
@@ -287,7 +287,7 @@ import Testing
         #expect(world.list.count == 1)
     }
 
-    @Test func aBrowserThatFailsIsMadeAgainAndToldOf() throws {
+    @Test func `a browser that fails is made again and told of`() throws {
         var world = browsing()
         let browser = try #require(world.browser)
         let failed = world.handle(.signal(browser, .failed("no memory")))
@@ -297,7 +297,7 @@ import Testing
         #expect(world.machine.problem == nil)
     }
 
-    @Test func aRestartedDaemonIsAskedAnew() throws {
+    @Test func `a restarted daemon is asked anew`() throws {
         var world = browsing()
         world.hear(makeService("Crane 2"), makeAnnouncement(), at: "10.0.0.1")
         let old = try #require(world.browser)

@@ -300,7 +300,7 @@ extension Model {
 }
 
 @Suite struct ModelTests {
-    @Test func aHundredThousandSteps() {
+    @Test func `a hundred thousand steps`() {
         let seed = SeededGenerator.seed()
         var model = Model(seed: seed)
         var listed = 0

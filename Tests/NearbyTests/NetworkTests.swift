@@ -7,7 +7,7 @@ import Testing
 @testable import Nearby
 
 @Suite struct NetworkTests {
-    @Test func withoutAvahiItSaysWhatToDo() async throws {
+    @Test func `without Avahi it says what to do`() async throws {
         try await withBus { fixture in
             let bus = try await fixture.connect()
             let problems = Recorder<NearbyProblem?>()
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func withoutABusItSaysSo() async throws {
+    @Test func `without a bus it says so`() async throws {
         try await withBus { fixture in
             let bus = DBusConnection(
                 to: .address("unix:path=/nonexistent/bus"), on: fixture.loop, logger: fixture.logger)
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func aServiceThatIsNoAvahiIsTriedAgainAndToldOf() async throws {
+    @Test func `a service that is no Avahi is tried again and told of`() async throws {
         try await withBus { fixture in
             let bus = try await fixture.connect()
             let other = try await fixture.connect()

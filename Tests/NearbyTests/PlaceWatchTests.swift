@@ -47,14 +47,14 @@ import Testing
         return count
     }
 
-    @Test func aHostThatAnswersIsAskedEveryFourSeconds() {
+    @Test func `a host that answers is asked every four seconds`() {
         var world = world()
         let count = answer(&world, for: .seconds(60))
         #expect((14...16).contains(count))
         #expect(world.list.count == 1)
     }
 
-    @Test func aHostThatVanishesIsGoneWithinFifteenSeconds() {
+    @Test func `a host that vanishes is gone within fifteen seconds`() {
         for offset in stride(from: 0, through: 4_000, by: 250) {
             var world = world()
             _ = answer(&world, for: .seconds(10) + .milliseconds(offset))
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func itIsAskedOnWithBackOffAndShownWhenItAnswers() {
+    @Test func `it is asked on with back off and shown when it answers`() {
         var world = world()
         world.actions = []
         world.pass(.seconds(120))
@@ -78,7 +78,7 @@ import Testing
         #expect((14...16).contains(answer(&world, for: .seconds(60))))
     }
 
-    @Test func oneLostProbeIsNothing() {
+    @Test func `one lost probe is nothing`() {
         var world = world()
         world.actions = []
         var number = 0
@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    @Test func oneAnsweringPlaceIsEnough() {
+    @Test func `one answering place is enough`() {
         var world = World()
         world.handle(.browse(true))
         world.answerAll()
@@ -108,7 +108,7 @@ import Testing
         #expect(world.list.isEmpty)
     }
 
-    @Test func newsOfAHostBringItBackAtOnce() throws {
+    @Test func `news of a host bring it back at once`() throws {
         var world = World()
         world.handle(.browse(true))
         world.answerAll()
@@ -124,7 +124,7 @@ import Testing
         #expect(world.list.isEmpty)
     }
 
-    @Test func probesAreSpreadAndBounded() {
+    @Test func `probes are spread and bounded`() {
         var world = world(256)
         #expect(world.machine.sizes.places == 256)
         var perSecond: [Int] = []
@@ -148,7 +148,7 @@ import Testing
         #expect(world.list.count == 128)
     }
 
-    @Test func oneAddressIsAskedSeldomWhateverIsAnnouncedThere() {
+    @Test func `one address is asked seldom whatever is announced there`() {
         var world = world(100, sameHost: true)
         for _ in 0..<60 {
             world.actions = []
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func nobodyIsAskedWhenNobodyLooks() {
+    @Test func `nobody is asked when nobody looks`() {
         var world = world(8)
         world.pass(.seconds(5))
         world.handle(.browse(false))
@@ -168,7 +168,7 @@ import Testing
         #expect(world.list.isEmpty)
     }
 
-    @Test func aStrangeOrLateAnswerIsNothing() {
+    @Test func `a strange or late answer is nothing`() {
         var world = world()
         #expect(world.handle(.answered(4_711)).isEmpty)
         world.actions = []

@@ -11,7 +11,7 @@ import Testing
         labels.flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) } + [0]
     }
 
-    @Test func aServiceIsFourRecords() throws {
+    @Test func `a service is four records`() throws {
         let records = try #require(AvahiRecords(offer, host: "crane.local")).arguments
         let instance = "Crane\\0322\\032\\195\\164\\046\\092._pttd._udp.local"
         let type = ["_pttd", "_udp", "local"]
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func aHostNameThatIsNoneIsNotUsed() {
+    @Test func `a host name that is none is not used`() {
         let long = String(repeating: "x", count: 64)
         for host in ["", "crane", "\(long).local", "a\\.b.local", String(repeating: "x.", count: 130)] {
             #expect(AvahiRecords(offer, host: host) == nil)

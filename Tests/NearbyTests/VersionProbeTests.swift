@@ -15,7 +15,7 @@ import Testing
         return [0x80, 0, 0, 0, 0, 8] + ids.1 + [8] + ids.0 + versions
     }
 
-    @Test func theAnswerNamesTheProbe() {
+    @Test func `the answer names the probe`() {
         var random = SeededGenerator()
         for _ in 0..<100 {
             let ids = VersionProbe.IDs(random: random.bytes(16))
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func nothingElseIsAnAnswer() {
+    @Test func `nothing else is an answer`() {
         let packet = VersionProbe.packet(VersionProbe.IDs(random: Array(0..<16)))
         let answer = Self.answer(packet)
         #expect(VersionProbe.answered(by: packet) == nil)
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// Received probes are answered with those of another, then truly.
-    @Test func onlyTheTrueAnswerCounts() async throws {
+    @Test func `only the true answer counts`() async throws {
         let loop = try EventLoop(name: "test")
         defer { loop.stop() }
         let server = socket(AF_INET, Int32(SOCK_DGRAM.rawValue), 0)

@@ -11,7 +11,7 @@ import Testing
     // Fixed seeds keep what they once found found; the last is new each time, and printed.
     static let seeds: [UInt64] = (1...11).map { $0 } + [SeededGenerator.seed(for: "channel manager model")]
 
-    @Test(arguments: seeds) func randomEventsKeepTheInvariants(_ seed: UInt64) {
+    @Test(arguments: seeds) func `random events keep the invariants`(_ seed: UInt64) {
         print("channel manager model: seed \(seed), \(Self.stepsPerSeed) steps")
         var model = ChannelManagerModel(seed: seed)
         for _ in 0..<Self.stepsPerSeed where model.observer.violations.isEmpty { model.step() }

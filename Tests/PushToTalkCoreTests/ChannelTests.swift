@@ -9,7 +9,7 @@ import Testing
     typealias Harness = ChannelManagerHarness
     let channel = Harness.channel
 
-    @Test func aDeviceHasOneChannelAtMost() {
+    @Test func `a device has one channel at most`() {
         var harness = Harness(joined: false)
         let first = harness.request(.join(channelUUID: channel, Harness.descriptor, reason: .channelRestoration))
         #expect(first.actions == [.callback(.didJoinChannel(channel, reason: .channelRestoration))])
@@ -22,7 +22,7 @@ import Testing
         #expect(harness.machine.channel?.uuid == channel)
     }
 
-    @Test func aChannelHasApplesDefaults() {
+    @Test func `a channel has apples defaults`() {
         let harness = Harness()
         #expect(harness.machine.channel?.transmissionMode == .halfDuplex)
         #expect(harness.machine.channel?.serviceStatus == .ready)
@@ -30,14 +30,14 @@ import Testing
         #expect(harness.machine.channel?.descriptor == Harness.descriptor)
     }
 
-    @Test(arguments: PTChannelLeaveReason.allCases) func leavingSaysWhy(_ reason: PTChannelLeaveReason) {
+    @Test(arguments: PTChannelLeaveReason.allCases) func `leaving says why`(_ reason: PTChannelLeaveReason) {
         var harness = Harness()
         let leave = harness.request(.leave(channelUUID: channel, reason: reason))
         #expect(leave.actions == [.callback(.didLeaveChannel(channel, reason: reason))])
         #expect(harness.request(.leave(channelUUID: channel)).actions.failure == .channelNotFound)
     }
 
-    @Test func leavingWhileTransmittingEndsItFirst() {
+    @Test func `leaving while transmitting ends it first`() {
         var harness = Harness()
         harness.talk()
         let leave = harness.request(.leave(channelUUID: channel, reason: .userRequest)).actions
@@ -55,7 +55,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated).contains(.startCapture(.atOnce)))
     }
 
-    @Test func leavingWhileReceivingClearsTheParticipant() {
+    @Test func `leaving while receiving clears the participant`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -67,7 +67,7 @@ import Testing
             ])
     }
 
-    @Test func receivingRunsInTheDocumentedOrder() {
+    @Test func `receiving runs in the documented order`() {
         var harness = Harness()
         let set = harness.setParticipant(Harness.ann)
         #expect(set.actions == [.notice(.activeRemoteParticipantChanged(Harness.ann)), .activateAudioSession])
@@ -82,7 +82,7 @@ import Testing
         #expect(harness.setParticipant(nil).answer == .done)
     }
 
-    @Test func aParticipantDuringATransmissionInHalfDuplexIsAnError() {
+    @Test func `a participant during a transmission in half duplex is an error`() {
         var harness = Harness()
         harness.talk()
         #expect(harness.setParticipant(Harness.ann).answer == .failed(.transmissionInProgress))
@@ -90,7 +90,7 @@ import Testing
         #expect(harness.machine.transmission != nil)
     }
 
-    @Test func stopThenReceiveKeepsTheSession() {
+    @Test func `stop then receive keeps the session`() {
         var harness = Harness()
         harness.talk()
         _ = harness.stop()
@@ -103,7 +103,7 @@ import Testing
         #expect(harness.setParticipant(nil).actions.last == .deactivateAudioSession(.finish))
     }
 
-    @Test func fullDuplexTransmitsWithoutASecondActivation() {
+    @Test func `full duplex transmits without a second activation`() {
         var harness = Harness(mode: .fullDuplex)
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -123,7 +123,7 @@ import Testing
         #expect(harness.machine.transmission != nil)
     }
 
-    @Test func aCallEndsTheTransmissionAndKeepsTheSessionDown() {
+    @Test func `a call ends the transmission and keeps the session down`() {
         var harness = Harness()
         harness.talk()
         let call = harness.send(.callBegan(Harness.phone))
@@ -140,7 +140,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
     }
 
-    @Test func anInterruptionDuringACallEndsWithTheLaterOfBoth() {
+    @Test func `an interruption during a call ends with the later of both`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -151,7 +151,7 @@ import Testing
         #expect(harness.send(.callEnded(holder: "phone")).contains(.activateAudioSession))
     }
 
-    @Test func aDeviceThatVanishesEndsTheTransmissionAndIsTriedAgain() {
+    @Test func `a device that vanishes ends the transmission and is tried again`() {
         var harness = Harness()
         harness.talk()
         let failed = harness.send(.audioSessionFailed(reason: "unplugged"))
@@ -167,7 +167,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated).contains(.startCapture(.atOnce)))
     }
 
-    @Test func aDeviceThatDoesNotOpenFailsTheBegin() {
+    @Test func `a device that does not open fails the begin`() {
         var harness = Harness()
         _ = harness.begin()
         let failed = harness.send(.audioSessionFailed(reason: "no such device"))
@@ -178,7 +178,7 @@ import Testing
         #expect(harness.machine.nextDeadline == nil)
     }
 
-    @Test func aDeviceThatDoesNotAnswerFailsInTime() {
+    @Test func `a device that does not answer fails in time`() {
         var harness = Harness()
         _ = harness.begin()
         let late = harness.passDeadline()
@@ -189,7 +189,7 @@ import Testing
         #expect(harness.machine.audioSession == .inactive)
     }
 
-    @Test func aDeviceThatFailsWhileReceivingIsNotTriedInALoop() {
+    @Test func `a device that fails while receiving is not tried in a loop`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         #expect(
@@ -198,7 +198,7 @@ import Testing
         #expect(harness.setParticipant(Harness.bob).actions.last == .activateAudioSession)
     }
 
-    @Test func aMicrophoneThatFailsLeavesTheSpeakerForTheTone() {
+    @Test func `a microphone that fails leaves the speaker for the tone`() {
         var harness = Harness()
         harness.talk()
         let failed = harness.send(.captureFailed(reason: "no microphone"))
@@ -210,7 +210,7 @@ import Testing
         #expect(failed.last == .deactivateAudioSession(.finish))
     }
 
-    @Test func aMicrophoneThatDoesNotStartFailsTheBeginInTime() {
+    @Test func `a microphone that does not start fails the begin in time`() {
         var harness = Harness()
         _ = harness.begin()
         _ = harness.send(.audioSessionActivated)
@@ -222,7 +222,7 @@ import Testing
         #expect(harness.send(.captureBegan).isEmpty)
     }
 
-    @Test func aTailThatDoesNotEndIsCut() {
+    @Test func `a tail that does not end is cut`() {
         var harness = Harness()
         harness.talk()
         _ = harness.stop()
@@ -232,7 +232,7 @@ import Testing
         #expect(harness.passDeadline() == [.deactivateAudioSession(.drop), .callback(.didDeactivateAudioSession)])
     }
 
-    @Test func settingsWantTheActiveChannel() {
+    @Test func `settings want the active channel`() {
         var harness = Harness()
         let requests: [Machine.Request] = [
             .setChannelDescriptor(Harness.descriptor, channelUUID: Harness.other),

@@ -26,7 +26,7 @@ import Testing
 
     // MARK: Tokens and pushes
 
-    @Test func aJoinGivesATokenAndALeaveTakesIt() throws {
+    @Test func `a join gives a token and a leave takes it`() throws {
         var harness = Harness(joined: false)
         let options = Machine.JoinOptions(program: .present)
         let join = harness.request(.join(channelUUID: channel, Harness.descriptor, options: options)).actions
@@ -47,12 +47,12 @@ import Testing
         #expect(harness.machine.pushes.token != token)
     }
 
-    @Test func aChannelWithoutAProgramHasNoToken() {
+    @Test func `a channel without a program has no token`() {
         let harness = Harness()
         #expect(harness.machine.pushes.token == nil)
     }
 
-    @Test func aPushLeadsToReception() throws {
+    @Test func `a push leads to reception`() throws {
         var harness = joined()
         let push = try push(harness.machine.pushes.token)
         let delivery = try #require(harness.send(.push(.received(push))).asked)
@@ -67,7 +67,7 @@ import Testing
         #expect(harness.setParticipant(nil).actions.callbacks == [.didDeactivateAudioSession])
     }
 
-    @Test func aPushMayEndTheMembershipAndWithItTheToken() throws {
+    @Test func `a push may end the membership and with it the token`() throws {
         var harness = joined()
         let push = try push(harness.machine.pushes.token)
         let delivery = try #require(harness.send(.push(.received(push))).asked)
@@ -83,7 +83,9 @@ import Testing
         #expect(harness.machine.pushes.token == nil)
     }
 
-    @Test(arguments: MediaOwner.allCases) func aParticipantWhileTransmittingIsAnError(_ media: MediaOwner) throws {
+    @Test(arguments: MediaOwner.allCases) func `a participant while transmitting is an error`(_ media: MediaOwner)
+        throws
+    {
         var harness = joined(media: media)
         harness.talk()
         let delivery = try #require(harness.send(.push(.received(try push(nil)))).asked)
@@ -97,7 +99,9 @@ import Testing
         #expect(harness.machine.activeRemoteParticipant == nil)
     }
 
-    @Test(arguments: MediaOwner.allCases) func stoppedBeforeTheAnswerTheSessionStaysActive(_ media: MediaOwner) throws {
+    @Test(arguments: MediaOwner.allCases) func `stopped before the answer the session stays active`(_ media: MediaOwner)
+        throws
+    {
         var harness = joined(media: media)
         harness.talk()
         if media == .application { _ = harness.send(.tonesFinished) }
@@ -114,7 +118,7 @@ import Testing
         #expect(harness.machine.restorationCallbacks.last == .didActivateAudioSession)
     }
 
-    @Test func aSessionIsNotHeldForAnAnswerThatDoesNotCome() throws {
+    @Test func `a session is not held for an answer that does not come`() throws {
         var harness = joined()
         harness.talk()
         _ = harness.send(.tonesFinished)
@@ -124,7 +128,7 @@ import Testing
         #expect(harness.passDeadline().callbacks == [.didDeactivateAudioSession])
     }
 
-    @Test func aPushDoesNotOpenASessionThatIsClosing() throws {
+    @Test func `a push does not open a session that is closing`() throws {
         var harness = joined(media: .daemon)
         harness.talk()
         _ = harness.stop()
@@ -135,7 +139,7 @@ import Testing
 
     // MARK: Media of a program
 
-    @Test func aProgramGetsTheDeviceBetweenTheTones() {
+    @Test func `a program gets the device between the tones`() {
         var harness = joined()
         let begin = harness.begin()
         #expect(
@@ -154,7 +158,7 @@ import Testing
             ])
     }
 
-    @Test func aToneThatIsNeverHeardDoesNotKeepTheDevice() {
+    @Test func `a tone that is never heard does not keep the device`() {
         var harness = joined()
         _ = harness.begin()
         _ = harness.send(.audioSessionActivated)
@@ -166,7 +170,7 @@ import Testing
         #expect(broken.send(.playbackFailed(reason: "no speaker")).callbacks == [.didActivateAudioSession])
     }
 
-    @Test func receivingHasNoToneAndTakesTheDeviceAtOnce() {
+    @Test func `receiving has no tone and takes the device at once`() {
         var harness = joined()
         _ = harness.setParticipant(Harness.ann)
         #expect(harness.send(.audioSessionActivated) == [.callback(.didActivateAudioSession)])
@@ -178,7 +182,7 @@ import Testing
         #expect(end.suffix(2) == [.callback(.didDeactivateAudioSession), .deactivateAudioSession(.finish)])
     }
 
-    @Test func inFullDuplexAProgramIsNotToldTwice() {
+    @Test func `in full duplex a program is not told twice`() {
         var harness = joined(mode: .fullDuplex)
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -189,7 +193,7 @@ import Testing
         #expect(harness.setParticipant(nil).actions.callbacks == [.didDeactivateAudioSession])
     }
 
-    @Test func aStopDuringTheToneGivesTheProgramNoSession() {
+    @Test func `a stop during the tone gives the program no session`() {
         var harness = joined()
         _ = harness.begin()
         _ = harness.send(.audioSessionActivated)
@@ -199,7 +203,7 @@ import Testing
         #expect(harness.send(.tonesFinished).isEmpty)
     }
 
-    @Test func theTalkTimeLimitHoldsForProgramsToo() {
+    @Test func `the talk time limit holds for programs too`() {
         var harness = joined()
         _ = harness.begin()
         _ = harness.send(.audioSessionActivated)
@@ -214,7 +218,7 @@ import Testing
 
     // MARK: Coming and going
 
-    @Test func aProgramsEndEndsItsTransmissionAndItsReceptionNotItsMembership() {
+    @Test func `a programs end ends its transmission and its reception not its membership`() {
         var harness = joined(mode: .fullDuplex)
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -229,7 +233,7 @@ import Testing
         #expect(harness.send(.push(.programLeft)).isEmpty)
     }
 
-    @Test func withTheDaemonsMediaAProgramsEndEndsOnlyWhatItAskedFor() {
+    @Test func `with the daemons media a programs end ends only what it asked for`() {
         var harness = joined(media: .daemon)
         harness.talk(.handsfreeButton)
         _ = harness.send(.push(.programLeft))
@@ -240,7 +244,7 @@ import Testing
         #expect(harness.send(.push(.programLeft)).transmissionEnd == .programLeft)
     }
 
-    @Test func aBeginWithoutTheProgramThatRecordsStartsItAndIsRefused() {
+    @Test func `a begin without the program that records starts it and is refused`() {
         var harness = joined(media: .application, .absent)
         let begin = harness.begin()
         #expect(begin.answer == .failed(.transmissionNotAllowed))
@@ -255,7 +259,7 @@ import Testing
         #expect(daemons.machine.transmission != nil)
     }
 
-    @Test func aRestoredChannelIsAsItWasWithItsToken() throws {
+    @Test func `a restored channel is as it was with its token`() throws {
         var harness = joined(mode: .fullDuplex)
         _ = harness.request(.setAccessoryButtonEventsEnabled(false, channelUUID: channel))
         let before = try #require(harness.machine.channel)
@@ -272,7 +276,7 @@ import Testing
         #expect(restored.machine.pushes.program == .absent)
     }
 
-    @Test func aProgramThatIsStartedByAPushIsToldOfItsChannelFirst() throws {
+    @Test func `a program that is started by a push is told of its channel first`() throws {
         var harness = joined(.absent)
         let token = try #require(harness.machine.pushes.token)
         #expect(harness.send(.push(.received(try push(token)))) == [.notice(.programWanted)])
@@ -283,7 +287,7 @@ import Testing
         #expect(harness.send(.push(.programCame)).asked?.push == (try push(token)))
     }
 
-    @Test func aProgramThatComesBackIsToldWhatGoesOn() throws {
+    @Test func `a program that comes back is told what goes on`() throws {
         var harness = joined(media: .daemon)
         let token = try #require(harness.machine.pushes.token)
         _ = harness.send(.push(.programLeft))
@@ -298,7 +302,7 @@ import Testing
 
     // MARK: Calls
 
-    @Test func theAudioIsFreeWhenTheLastOfSeveralCallsIsOver() {
+    @Test func `the audio is free when the last of several calls is over`() {
         var harness = joined(media: .daemon)
         harness.talk()
         let first = CallHold(holder: "ofono:1", description: "oFono: +49 30 1234")
@@ -317,7 +321,7 @@ import Testing
         #expect(harness.machine.transmission != nil)
     }
 
-    @Test func aCallIsDescribedAnewWithoutInterruptingAgain() {
+    @Test func `a call is described anew without interrupting again`() {
         var harness = Harness()
         _ = harness.send(.callBegan(Harness.phone))
         let renamed = CallHold(holder: "phone", description: "a conference")
@@ -330,7 +334,7 @@ import Testing
         #expect(error.explanation.contains("a conference"))
     }
 
-    @Test func callsAreBounded() {
+    @Test func `calls are bounded`() {
         var harness = Harness()
         for number in 0...Machine.callsMax {
             _ = harness.send(.callBegan(CallHold(holder: "\(number)", description: "")))

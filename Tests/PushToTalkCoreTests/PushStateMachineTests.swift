@@ -34,7 +34,7 @@ import Testing
         return Push(identifier: name, token: token, payload: payload, isHighPriority: high, expiry: expiry)
     }
 
-    @Test func aPushIsPutToTheProgramAndItsAnswerIsDone() throws {
+    @Test func `a push is put to the program and its answer is done`() throws {
         var pushes = joined()
         let push = try speaker()
         let delivery = try #require(pushes.handle(.received(push), at: now).asked.first)
@@ -49,7 +49,7 @@ import Testing
         #expect(pushes.handle(.answered(delivery.identifier, .leaveChannel), at: now).isEmpty)
     }
 
-    @Test func onePushIsAskedAboutAtATime() throws {
+    @Test func `one push is asked about at a time`() throws {
         var pushes = joined()
         let first = try #require(pushes.handle(.received(try speaker("1")), at: now).asked.first)
         #expect(pushes.handle(.received(try speaker("2")), at: now).isEmpty)
@@ -57,7 +57,7 @@ import Testing
         #expect(second.map(\.push.identifier) == ["2"])
     }
 
-    @Test func aProgramThatDoesNotAnswerWithinTenSecondsIsNotWaitedFor() throws {
+    @Test func `a program that does not answer within ten seconds is not waited for`() throws {
         var pushes = joined()
         let push = try speaker("1")
         let delivery = try #require(pushes.handle(.received(push), at: now).asked.first)
@@ -71,7 +71,7 @@ import Testing
         #expect(pushes.handle(.answered(delivery.identifier, .leaveChannel), at: now + .seconds(11)).isEmpty)
     }
 
-    @Test func aTokenIsThatOfOneMembership() throws {
+    @Test func `a token is that of one membership`() throws {
         var pushes = joined()
         let stranger = try speaker("1", to: other)
         #expect(pushes.handle(.received(stranger), at: now).outcome(of: stranger) == .dropped(.deadToken))
@@ -82,7 +82,7 @@ import Testing
         #expect(pushes.handle(.received(late), at: now).outcome(of: late) == .dropped(.deadToken))
     }
 
-    @Test func aPushThatCameAnotherWayIsForTheActiveChannel() throws {
+    @Test func `a push that came another way is for the active channel`() throws {
         var pushes = joined()
         let local = Push(identifier: "local", token: nil, payload: try PushPayload(validating: "{}"))
         #expect(pushes.handle(.received(local), at: now).asked.map(\.push) == [local])
@@ -90,7 +90,7 @@ import Testing
         #expect(none.handle(.received(local), at: now).outcome(of: local) == .dropped(.noProgram))
     }
 
-    @Test func leavingForgetsWhatWaitsAndWhatIsBeingAnswered() throws {
+    @Test func `leaving forgets what waits and what is being answered`() throws {
         var pushes = joined()
         let asked = try speaker("1")
         let waiting = try speaker("2")
@@ -104,7 +104,7 @@ import Testing
         #expect(pushes.nextDeadline == nil)
     }
 
-    @Test func aProgramThatDoesNotRunIsStartedOnceForAllPushesThatWait() throws {
+    @Test func `a program that does not run is started once for all pushes that wait`() throws {
         var pushes = joined(.absent)
         let first = try speaker("1")
         #expect(pushes.handle(.received(first), at: now) == [.startProgram])
@@ -113,7 +113,7 @@ import Testing
         #expect(pushes.waitingCount == 1)
     }
 
-    @Test func aPushForNowDoesNotComeLateAndOneWithTimeWaits() throws {
+    @Test func `a push for now does not come late and one with time waits`() throws {
         var pushes = joined(.absent)
         let immediate = try speaker("1")
         let patient = try speaker("2", .at(now + .seconds(60)))
@@ -132,7 +132,7 @@ import Testing
         #expect(never.handle(.received(stale), at: now).outcome(of: stale) == .dropped(.expired))
     }
 
-    @Test func aProgramThatDoesNotStartIsToldAndTriedAgainForTheNextPush() throws {
+    @Test func `a program that does not start is told and tried again for the next push`() throws {
         var pushes = joined(.absent)
         let immediate = try speaker("1")
         let patient = try speaker("2", .at(now + .seconds(600)))
@@ -148,7 +148,7 @@ import Testing
         #expect(pushes.handle(.received(try speaker("4")), at: now + .seconds(26)).contains(.startProgram))
     }
 
-    @Test func aProgramThatCannotBeStartedIsWaitedForOnlyByPushesWithTime() throws {
+    @Test func `a program that cannot be started is waited for only by pushes with time`() throws {
         var pushes = joined(.absent, canStart: false)
         let immediate = try speaker("1")
         #expect(pushes.handle(.received(immediate), at: now).outcome(of: immediate) == .dropped(.noProgram))
@@ -157,7 +157,7 @@ import Testing
         #expect(pushes.handle(.programCame, at: now).asked.map(\.push) == [patient])
     }
 
-    @Test func aProgramThatEndsWhileItIsAskedIsStartedForWhatWaitsOnly() throws {
+    @Test func `a program that ends while it is asked is started for what waits only`() throws {
         var pushes = joined()
         let asked = try speaker("1")
         _ = pushes.handle(.received(asked), at: now)
@@ -171,7 +171,7 @@ import Testing
         #expect(pushes.handle(.programCame, at: now).asked.map(\.push) == [next])
     }
 
-    @Test func whatWaitsIsBounded() throws {
+    @Test func `what waits is bounded`() throws {
         var pushes = joined(.absent)
         for number in 0..<16 { _ = pushes.handle(.received(try speaker("\(number)")), at: now) }
         let further = try speaker("further")
@@ -179,7 +179,7 @@ import Testing
         #expect(pushes.waitingCount == 16)
     }
 
-    @Test func theDaemonsEndDropsWhatWaits() throws {
+    @Test func `the daemons end drops what waits`() throws {
         var pushes = joined()
         let asked = try speaker("1")
         _ = pushes.handle(.received(asked), at: now)
@@ -188,7 +188,7 @@ import Testing
 
     // MARK: Service updates
 
-    @Test func sixServiceUpdatesAnHourAreOfHighPriority() throws {
+    @Test func `six service updates an hour are of high priority`() throws {
         var pushes = joined()
         var time = now
         for remaining in (0..<6).reversed() {
@@ -213,7 +213,7 @@ import Testing
         #expect(again.isHigh && again.remaining == 0)
     }
 
-    @Test func aNewMembershipDoesNotRenewTheBudget() throws {
+    @Test func `a new membership does not renew the budget`() throws {
         var pushes = joined()
         for _ in 0..<6 {
             let delivery = try #require(pushes.handle(.received(try update()), at: now).updates.first)
@@ -224,7 +224,7 @@ import Testing
         #expect(pushes.remainingHighPriorityBudget(at: now) == 0)
     }
 
-    @Test func aServiceUpdateDoesNotHoldASpeakerUp() throws {
+    @Test func `a service update does not hold a speaker up`() throws {
         var pushes = joined()
         let delivery = try #require(pushes.handle(.received(try update("1")), at: now).updates.first)
         #expect(pushes.handle(.received(try update("2")), at: now).isEmpty)
@@ -233,7 +233,7 @@ import Testing
         #expect(next.updates.map(\.delivery.push.identifier) == ["2"])
     }
 
-    @Test func aCompletionIsAwaitedForThirtySeconds() throws {
+    @Test func `a completion is awaited for thirty seconds`() throws {
         var pushes = joined()
         let push = try update("1")
         _ = pushes.handle(.received(push), at: now)
@@ -243,7 +243,7 @@ import Testing
         #expect(pushes.nextDeadline == nil)
     }
 
-    @Test func onlyAServiceUpdateWithinTheBudgetStartsAProgram() throws {
+    @Test func `only a service update within the budget starts a program`() throws {
         var pushes = joined(.absent)
         let low = try update("low", high: false)
         #expect(pushes.handle(.received(low), at: now).outcome(of: low) == .dropped(.noProgram))
@@ -256,7 +256,7 @@ import Testing
 
     // MARK: Values
 
-    @Test func tokensAreRandomInBytesAndInLength() throws {
+    @Test func `tokens are random in bytes and in length`() throws {
         var generator = SeededGenerator()
         var lengths: Set<Int> = []
         var tokens: Set<PushToken> = []
@@ -282,13 +282,13 @@ import Testing
         (#"{"aps":{"ptt-push-type":"service-update"},"x":[1,{"y":null}]}"#, .serviceUpdate),
         (#"{"aps":{"ptt-push-type":"other"}}"#, .speaker), (#"{"aps":"service-update"}"#, .speaker),
         (#"{"ptt-push-type":"service-update"}"#, .speaker), (#"{"aps":{"ptt-push-type":7}}"#, .speaker),
-    ]) func aPayloadSaysWhatKindOfPushItIs(_ text: String, _ kind: PushPayload.Kind) throws {
+    ]) func `a payload says what kind of push it is`(_ text: String, _ kind: PushPayload.Kind) throws {
         let payload = try PushPayload(validating: text)
         #expect(payload.kind == kind)
         #expect(payload.text == text)
     }
 
-    @Test func whatIsNoObjectIsNoPayload() {
+    @Test func `what is no object is no payload`() {
         for bad in ["", "[]", "7", "\"text\"", "null", "{", "{\"a\":}", "{} {}", "nonsense"] {
             #expect(throws: PushPayload.Invalid.notAnObject, "\(bad)") { try PushPayload(validating: bad) }
         }
@@ -307,7 +307,7 @@ import Testing
         }
     }
 
-    @Test func randomBytesAreNoPayloadAndDoNotCrash() {
+    @Test func `random bytes are no payload and do not crash`() {
         var generator = SeededGenerator()
         let base = Array(#"{"aps":{"ptt-push-type":"service-update"},"x":[1,2.5e3,"\u00e9"]}"#.utf8)
         for _ in 0..<20_000 {

@@ -22,14 +22,14 @@ private typealias Harness = ChannelManagerHarness
         return harness
     }
 
-    @Test func itRecordsAtOnceAndGoesOnWhenTheServiceIsReady() {
+    @Test func `it records at once and goes on when the service is ready`() {
         var harness = talking()
         #expect(harness.setStatus(.ready).actions == [.notice(.serviceStatusChanged(.ready))])
         #expect(harness.machine.isCapturing)
         #expect(harness.stop(.handsfreeButton).actions.contains(.stopCapture(.afterTail)))
     }
 
-    @Test func whatIsRefusedIsErasedWithTheDenyTone() {
+    @Test func `what is refused is erased with the deny tone`() {
         var harness = talking(.unavailable)
         let refused = harness.send(.transmissionRefused(lost))
         #expect(refused.transmissionEnd == .refused(lost))
@@ -38,7 +38,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.begin(.handsfreeButton, floor: .idle).answer == .failed(.transmissionNotAllowed))
     }
 
-    @Test func whatWasReleasedIsToldWhenItWasNotCarried() {
+    @Test func `what was released is told when it was not carried`() {
         var harness = talking()
         _ = harness.stop(.handsfreeButton)
         _ = harness.send(.captureEnded)
@@ -49,7 +49,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(all.tones == [.denied])
     }
 
-    @Test func aServiceThatIsToldNotReadyEndsItAlsoWhenThatIsNoNews() {
+    @Test func `a service that is told not ready ends it also when that is no news`() {
         for status in [PTServiceStatus.connecting, .unavailable] {
             var harness = talking(.connecting)
             let told = harness.setStatus(status).actions
@@ -59,7 +59,7 @@ private typealias Harness = ChannelManagerHarness
         }
     }
 
-    @Test func theFloorThatAnotherHasTakenMeanwhileIsWaitedFor() {
+    @Test func `the floor that another has taken meanwhile is waited for`() {
         var harness = talking()
         let queued = harness.send(.floorQueued(position: 1))
         #expect(queued.notices.contains(.waitingForFloor(position: 1)))
@@ -71,7 +71,7 @@ private typealias Harness = ChannelManagerHarness
             })
     }
 
-    @Test func whoIsHeardStillGivesWayAndWhatElseForbidsABeginStillDoes() {
+    @Test func `who is heard still gives way and what else forbids a begin still does`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         _ = harness.setStatus(.connecting)
@@ -85,7 +85,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(calling.begin(floor: .reconnecting).answer == .failed(.callActive))
     }
 
-    @Test func aProgramsOwnServiceIsNotPassedBy() {
+    @Test func `a programs own service is not passed by`() {
         var harness = ChannelManagerHarness(joined: false)
         _ = harness.request(
             .join(

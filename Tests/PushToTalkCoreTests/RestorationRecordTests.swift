@@ -19,7 +19,7 @@ import Testing
 
     func reading(_ text: String) throws -> RestorationRecord { try RestorationRecord(text: text.utf8) }
 
-    @Test func aRecordComesBackAsItWas() throws {
+    @Test func `a record comes back as it was`() throws {
         #expect(try reading(full.text) == full)
         let least = RestorationRecord(channelUUID: channel, descriptor: PTChannelDescriptor(name: "", image: nil))
         #expect(try reading(least.text) == least)
@@ -29,7 +29,7 @@ import Testing
     @Test(arguments: [
         "", " ", "\n", "\\", "\\n", "a\nb\r\nc\\", "\u{2028}\u{0085}", "Crew\u{0}\u{1B}", "e\u{301}", "👩‍👩‍👧", "\r",
     ])
-    func anyNameComesBackByteByByte(_ name: String) throws {
+    func `any name comes back byte by byte`(_ name: String) throws {
         var record = full
         record.descriptor = PTChannelDescriptor(name: name, image: nil)
         record.invitation = name
@@ -38,7 +38,7 @@ import Testing
         #expect(read.invitation.map { Array($0.utf8) } == Array(name.utf8))
     }
 
-    @Test func imagesComeBackUpToTheLargest() throws {
+    @Test func `images come back up to the largest`() throws {
         var generator = SeededGenerator()
         for (signature, count) in [
             ([0xFF, 0xD8, 0xFF], 3), ([0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A], PTImage.byteCountMax),
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func everyRandomRecordComesBack() throws {
+    @Test func `every random record comes back`() throws {
         var generator = SeededGenerator()
         for _ in 0..<500 {
             let name = String(decoding: generator.bytes(Int.random(in: 0...40, using: &generator)), as: UTF8.self)
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test func aRecordThatEndsEarlyIsDamaged() {
+    @Test func `a record that ends early is damaged`() {
         let bytes = Array(full.text.utf8)
         for count in 0..<bytes.count {
             #expect(throws: RestorationRecord.Invalid.self, "\(count) bytes") {
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func aRecordWithAnyChangedByteIsDamaged() {
+    @Test func `a record with any changed byte is damaged`() {
         var generator = SeededGenerator()
         let bytes = Array(full.text.utf8)
         for index in bytes.indices {
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func garbageIsNoRecordAndDoesNotCrash() {
+    @Test func `garbage is no record and does not crash`() {
         var generator = SeededGenerator()
         let bytes = Array(full.text.utf8)
         for round in 0..<20_000 {
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    @Test func whatIsWrongIsSaid() {
+    @Test func `what is wrong is said`() {
         func error(_ text: String) -> RestorationRecord.Invalid? {
             do throws(RestorationRecord.Invalid) {
                 _ = try RestorationRecord(text: text.utf8)
@@ -135,7 +135,7 @@ import Testing
         #expect(Set(errors.map(\.description)).count == errors.count)
     }
 
-    @Test func onlyAWellKnownNameCanBeStarted() {
+    @Test func `only a well known name can be started`() {
         for (application, canStart) in [("org.example.Talk", true), (":1.42", false), ("", false)] {
             var record = full
             record.application = application

@@ -9,7 +9,7 @@ import Testing
     typealias Harness = ChannelManagerHarness
     let channel = Harness.channel
 
-    @Test func aTransmissionRunsInTheDocumentedOrder() {
+    @Test func `a transmission runs in the documented order`() {
         var harness = Harness()
         let begin = harness.begin(.handsfreeButton)
         #expect(
@@ -41,7 +41,7 @@ import Testing
         #expect(harness.machine.nextDeadline == nil)
     }
 
-    @Test func aReleaseBeforeTheDeviceIsOpenEndsWithoutASession() {
+    @Test func `a release before the device is open ends without a session`() {
         var harness = Harness()
         _ = harness.begin()
         let stop = harness.stop()
@@ -54,7 +54,7 @@ import Testing
         #expect(harness.machine.audioSession == .inactive)
     }
 
-    @Test func aPressDuringTheTailOrThePlayOutGetsItsOwnActivation() {
+    @Test func `a press during the tail or the play out gets its own activation`() {
         var harness = Harness()
         harness.talk()
         _ = harness.stop()
@@ -78,7 +78,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated).callbacks == [.didActivateAudioSession])
     }
 
-    @Test func beginsAreRefusedWithTheirCodes() {
+    @Test func `begins are refused with their codes`() {
         var harness = Harness(joined: false)
         #expect(harness.begin().answer == .failed(.channelNotFound))
         harness = Harness()
@@ -109,7 +109,7 @@ import Testing
         #expect(harness.machine.transmission != nil)
     }
 
-    @Test func aRefusedBeginIsHeardWithoutASessionForTheDelegate() {
+    @Test func `a refused begin is heard without a session for the delegate`() {
         var harness = Harness()
         _ = harness.setStatus(.connecting)
         #expect(harness.begin().actions.last == .activateAudioSession)
@@ -118,7 +118,7 @@ import Testing
         #expect(harness.send(.audioSessionDeactivated).isEmpty)
     }
 
-    @Test func accessoryButtonsSwitchedOffDoNothingButStillRelease() {
+    @Test func `accessory buttons switched off do nothing but still release`() {
         var harness = Harness()
         harness.talk(.handsfreeButton)
         _ = harness.request(.setAccessoryButtonEventsEnabled(false, channelUUID: channel))
@@ -132,7 +132,7 @@ import Testing
                 .didBeginTransmitting(channel, source: .developerRequest)))
     }
 
-    @Test func stoppingWithoutATransmissionFails() {
+    @Test func `stopping without a transmission fails`() {
         var harness = Harness()
         #expect(harness.stop().answer == .failed(.transmissionNotFound))
         #expect(harness.stop().actions.failure == .transmissionNotFound)
@@ -140,7 +140,7 @@ import Testing
         #expect(wrong.actions.failure == .channelNotFound)
     }
 
-    @Test func aRefusalByTheRelayErasesWhatWasCaptured() {
+    @Test func `a refusal by the relay erases what was captured`() {
         var harness = Harness()
         harness.talk()
         let busy = PTChannelError(.transmissionInProgress, explanation: "Ann has the floor")
@@ -154,7 +154,7 @@ import Testing
         #expect(harness.stop().answer == .failed(.transmissionNotFound))
     }
 
-    @Test func aRefusalAfterTheReleaseIsHeardToo() {
+    @Test func `a refusal after the release is heard too`() {
         var harness = Harness()
         harness.talk()
         _ = harness.stop()
@@ -172,7 +172,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated) == [.playTone(.denied), .deactivateAudioSession(.finish)])
     }
 
-    @Test func aRefusalBeforeTheDeviceIsOpenFailsTheBeginAndIsHeard() {
+    @Test func `a refusal before the device is open fails the begin and is heard`() {
         var harness = Harness()
         _ = harness.begin()
         let busy = PTChannelError(.transmissionInProgress)
@@ -182,7 +182,7 @@ import Testing
         #expect(harness.send(.audioSessionActivated) == [.playTone(.denied), .deactivateAudioSession(.finish)])
     }
 
-    @Test func theTalkTimeLimitWarnsAndEndsTheTransmission() {
+    @Test func `the talk time limit warns and ends the transmission`() {
         var harness = Harness(.init(talkTimeLimit: .seconds(20), talkTimeWarning: .seconds(4)))
         harness.now = Instant.zero + .seconds(100)
         harness.talk()
@@ -203,20 +203,20 @@ import Testing
         #expect(harness.machine.nextDeadline == Instant.zero + .seconds(136))
     }
 
-    @Test func aLimitShorterThanItsWarningOnlyEnds() {
+    @Test func `a limit shorter than its warning only ends`() {
         var harness = Harness(.init(talkTimeLimit: .seconds(3), talkTimeWarning: .seconds(4)))
         harness.talk()
         #expect(harness.machine.nextDeadline == Instant.zero + .seconds(3))
         #expect(harness.passDeadline().transmissionEnd == .talkTimeLimit)
     }
 
-    @Test func withoutALimitATransmissionHasNoDeadline() {
+    @Test func `without a limit a transmission has no deadline`() {
         var harness = Harness(.init(talkTimeLimit: nil))
         harness.talk()
         #expect(harness.machine.nextDeadline == nil)
     }
 
-    @Test func aServiceThatStopsBeingReadyEndsTheTransmission() {
+    @Test func `a service that stops being ready ends the transmission`() {
         var harness = Harness()
         harness.talk()
         let actions = harness.setStatus(.connecting).actions
@@ -225,7 +225,7 @@ import Testing
         #expect(actions.contains(.stopCapture(.immediately)))
     }
 
-    @Test func aModeThatForbidsTheTransmissionEndsIt() {
+    @Test func `a mode that forbids the transmission ends it`() {
         var harness = Harness(mode: .fullDuplex)
         harness.talk()
         #expect(harness.setMode(.halfDuplex).actions.callbacks.isEmpty)
@@ -237,7 +237,7 @@ import Testing
         #expect(harness.machine.activeRemoteParticipant == Harness.ann)
     }
 
-    @Test func shutdownEndsEverythingButTheMembership() {
+    @Test func `shutdown ends everything but the membership`() {
         var harness = Harness()
         harness.talk()
         let actions = harness.send(.shutdown)

@@ -5,7 +5,7 @@ import PushToTalkCore
 import Testing
 
 @Suite struct VocabularyTests {
-    @Test func enumerationsHaveApplesRawValues() {
+    @Test func `enumerations have apples raw values`() {
         #expect(PTTransmissionMode.allCases.map(\.rawValue) == [0, 1, 2])
         #expect(PTTransmissionMode.allCases == [.fullDuplex, .halfDuplex, .listenOnly])
         #expect(PTServiceStatus.allCases.map(\.rawValue) == [0, 1, 2])
@@ -19,7 +19,7 @@ import Testing
             PTChannelTransmitRequestSource.allCases == [.unknown, .userRequest, .developerRequest, .handsfreeButton])
     }
 
-    @Test func errorsHaveApplesCodesAndDomains() {
+    @Test func `errors have apples codes and domains`() {
         let channel: [PTChannelError.Code] = [
             PTChannelError.unknown, PTChannelError.channelNotFound, PTChannelError.channelLimitReached,
             PTChannelError.callActive, PTChannelError.transmissionInProgress, PTChannelError.transmissionNotFound,
@@ -39,7 +39,7 @@ import Testing
         #expect(PTInstantiationError.errorDomain == "PTInstantiationErrorDomain")
     }
 
-    @Test func anErrorIsCaughtByItsCode() {
+    @Test func `an error is caught by its code`() {
         func name(_ error: any Error) -> String {
             do { throw error } catch PTChannelError.callActive {
                 return "call"
@@ -55,13 +55,13 @@ import Testing
         #expect(name(PTInstantiationError(.unknown)) == "other")
     }
 
-    @Test func everyErrorExplainsItself() {
+    @Test func `every error explains itself`() {
         for code in PTChannelError.Code.allCases { #expect(!PTChannelError(code).explanation.isEmpty) }
         for code in PTInstantiationError.Code.allCases { #expect(!PTInstantiationError(code).explanation.isEmpty) }
         #expect(PTChannelError(.unknown, explanation: "no device").description == "unknown: no device")
     }
 
-    @Test func anImageIsPNGOrJPEGDataOrAThemedIcon() throws {
+    @Test func `an image is PNG or JPEG data or a themed icon`() throws {
         let png: [UInt8] = [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0]
         let jpeg: [UInt8] = [0xFF, 0xD8, 0xFF, 0xE0]
         #expect(PTImage(data: png)?.content == .png(png))

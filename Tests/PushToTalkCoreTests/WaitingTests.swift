@@ -22,7 +22,7 @@ private typealias Harness = ChannelManagerHarness
         return harness
     }
 
-    @Test func whoMayOnlyListenIsRefusedAtOnce() {
+    @Test func `who may only listen is refused at once`() {
         var harness = Harness()
         let begun = harness.begin(.handsfreeButton, floor: .listenOnly)
         #expect(begun.answer == .failed(.transmissionNotAllowed))
@@ -33,7 +33,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(opened.tones == [.denied] && !harness.machine.isCapturing)
     }
 
-    @Test func nothingIsRecordedOrToldWhileABeginWaitsAndTheOtherIsHeard() {
+    @Test func `nothing is recorded or told while a begin waits and the other is heard`() {
         var harness = waiting()
         #expect(harness.send(.floorQueued(position: 2)) == [.notice(.waitingForFloor(position: 2))])
         #expect(harness.send(.floorQueued(position: 2)).isEmpty, "told once")
@@ -44,7 +44,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.machine.nextDeadline == nil, "for as long as it is held")
     }
 
-    @Test func itBeginsWithItsToneWhenTheFloorIsFreeAndTheLastWordsHaveBeenHeard() {
+    @Test func `it begins with its tone when the floor is free and the last words have been heard`() {
         var harness = waiting()
         #expect(harness.send(.floorGranted).isEmpty, "Ann is still being heard")
         let begun = harness.setParticipant(nil).actions
@@ -60,7 +60,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.stop(.handsfreeButton).actions.contains(.stopCapture(.afterTail)))
     }
 
-    @Test func lastWordsThatTakeTooLongGiveWay() {
+    @Test func `last words that take too long give way`() {
         var harness = waiting()
         _ = harness.send(.floorGranted)
         let granted = harness.now
@@ -70,7 +70,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.machine.activeRemoteParticipant == nil)
     }
 
-    @Test func lettingGoEndsItQuietly() {
+    @Test func `letting go ends it quietly`() {
         for isGranted in [false, true] {
             var harness = waiting()
             if isGranted { _ = harness.send(.floorGranted) }
@@ -83,7 +83,7 @@ private typealias Harness = ChannelManagerHarness
         }
     }
 
-    @Test func whatEndsATransmissionEndsWaiting() {
+    @Test func `what ends a transmission ends waiting`() {
         let ends: [(Event, TransmissionEndCause, ChannelTone?)] = [
             (.callBegan(Harness.phone), .callActive, nil),
             (.audioSessionInterrupted(reason: "suspend"), .interrupted(reason: "suspend"), nil),
@@ -108,7 +108,7 @@ private typealias Harness = ChannelManagerHarness
         }
     }
 
-    @Test func whatNoFingerHoldsWaitsForAMinuteAtMost() {
+    @Test func `what no finger holds waits for a minute at most`() {
         for source in [PTChannelTransmitRequestSource.userRequest, .developerRequest] {
             var harness = Harness()
             let start = harness.now
@@ -129,7 +129,7 @@ private typealias Harness = ChannelManagerHarness
         }
     }
 
-    @Test func aProgramThatWaitsIsToldWhenItDoesNotBegin() {
+    @Test func `a program that waits is told when it does not begin`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -140,7 +140,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(stopped.answer == .done && stopped.actions.failure == nil, "what it asked for")
     }
 
-    @Test func aSecondBeginIsRefusedWhileOneWaits() {
+    @Test func `a second begin is refused while one waits`() {
         var harness = waiting()
         for floor in [FloorOutlook.unknown, .idle, .queueable] {
             #expect(harness.begin(floor: floor).answer == .failed(.transmissionInProgress))
@@ -148,7 +148,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.machine.waiting != nil)
     }
 
-    @Test func whoLostToAnotherPressIsErasedWaitsAndHearsTheOther() {
+    @Test func `who lost to another press is erased waits and hears the other`() {
         var harness = Harness()
         _ = harness.begin(.handsfreeButton, floor: .idle)
         _ = harness.send(.audioSessionActivated)
@@ -168,7 +168,7 @@ private typealias Harness = ChannelManagerHarness
                 .didBeginTransmitting(channel, source: .handsfreeButton)))
     }
 
-    @Test func whoHasLetGoMeanwhileIsToldThatNothingWasHeard() {
+    @Test func `who has let go meanwhile is told that nothing was heard`() {
         var harness = Harness()
         harness.talk()
         _ = harness.stop()
@@ -179,7 +179,7 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.machine.waiting == nil)
     }
 
-    @Test func aBeginOnAFreeFloorStopsWhatIsOnlyHeardStill() {
+    @Test func `a begin on a free floor stops what is only heard still`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -192,7 +192,7 @@ private typealias Harness = ChannelManagerHarness
             ])
     }
 
-    @Test func inFullDuplexWhatIsHeardGoesOn() {
+    @Test func `in full duplex what is heard goes on`() {
         var harness = Harness(mode: .fullDuplex)
         _ = harness.setParticipant(Harness.ann)
         _ = harness.send(.audioSessionActivated)
@@ -200,14 +200,14 @@ private typealias Harness = ChannelManagerHarness
         #expect(harness.machine.activeRemoteParticipant == Harness.ann)
     }
 
-    @Test func aTakenFloorThatNobodyMayWaitForIsRefusedAsApplesIs() {
+    @Test func `a taken floor that nobody may wait for is refused as apples is`() {
         var harness = Harness()
         _ = harness.setParticipant(Harness.ann)
         #expect(harness.begin(floor: .unknown).answer == .failed(.transmissionInProgress))
         #expect(harness.machine.activeRemoteParticipant == Harness.ann)
     }
 
-    @Test func waitingIsRefusedForTheSameReasonsAsABegin() {
+    @Test func `waiting is refused for the same reasons as a begin`() {
         var harness = Harness()
         _ = harness.send(.callBegan(Harness.phone))
         #expect(harness.begin(floor: .queueable).answer == .failed(.callActive))

@@ -13,7 +13,7 @@ import Testing
     static let channel = UUID(uuidString: "7B0C5F4E-2D0B-4C55-A3F1-9A2B5D2F0C11")!
     static let descriptor = PTChannelDescriptor(name: "Site", image: PTImage(named: "audio-radio"))
 
-    @Test(.shows("order.launch")) func aManagerIsDeliveredAfterTheRestorationOfItsChannel() async throws {
+    @Test(.shows("order.launch")) func `a manager is delivered after the restoration of its channel`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = RecordingApp()
@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func aChannelThatIsOnlyInTheAnswerIsRestoredToo() async throws {
+    @Test func `a channel that is only in the answer is restored too`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             await daemon.answer("RegisterApplication") { _ in
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test func requestsReachTheDaemonInOrderWithTheirArguments() async throws {
+    @Test func `requests reach the daemon in order with their arguments`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let app = RecordingApp()
@@ -74,7 +74,7 @@ import Testing
     @Test(
         .shows("PTChannelError.told", "appNotForeground", "screenTimeRestriction"),
         arguments: PTChannelError.Code.allCases)
-    func everyErrorOfAChannelKeepsItsCode(_ code: PTChannelError.Code) async throws {
+    func `every error of a channel keeps its code`(_ code: PTChannelError.Code) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             try await daemon.showChannel(Self.channel)
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func aFailureThatIsAnsweredAndCalledBackIsToldOnce() async throws {
+    @Test func `a failure that is answered and called back is told once`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             try await daemon.showChannel(Self.channel)
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func whatAnAppAsksForWhileItAnswersAPushGoesOutBeforeTheAnswer() async throws {
+    @Test func `what an app asks for while it answers a push goes out before the answer`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             try await daemon.showChannel(Self.channel)
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func onlyTheDaemonMayCallTheDelegate() async throws {
+    @Test func `only the daemon may call the delegate`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let app = RecordingApp()
@@ -177,7 +177,7 @@ import Testing
         }
     }
 
-    @Test func callsOutOfOrderOrWithoutMeaningReachNobody() async throws {
+    @Test func `calls out of order or without meaning reach nobody`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let app = RecordingApp()
@@ -198,7 +198,7 @@ import Testing
         }
     }
 
-    @Test(.shows("session")) func theAudioSessionTellsItsRouteAndItsInterruptions() async throws {
+    @Test(.shows("session")) func `the audio session tells its route and its interruptions`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let manager = try await fixture.manager(RecordingApp())
@@ -229,7 +229,7 @@ import Testing
     }
 
     @Test(.shows("order.restorationDelegate", "restorationDelegate"))
-    func theRestorationDelegateSaysHowAChannelIsShown() async throws {
+    func `the restoration delegate says how a channel is shown`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(
                 fixture,
@@ -246,7 +246,7 @@ import Testing
         }
     }
 
-    @Test func otherCallbacksDoNotWaitForAServiceUpdate() async throws {
+    @Test func `other callbacks do not wait for a service update`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = SlowApp()

@@ -5,7 +5,7 @@ import Testing
 @Suite struct ConformanceTests {
     private static let page = SamplesTests.root.appendingPathComponent("docs/push-to-talk-conformance.md")
 
-    @Test func everyRowIsShownByATest() throws {
+    @Test func `every row is shown by a test`() throws {
         let tests = try Conformance.tests()
         let rows = Conformance.sections.flatMap(\.rows).map(\.id)
         #expect(Set(rows).count == rows.count)
@@ -14,7 +14,7 @@ import Testing
     }
 
     /// `PTTD_WRITE_CONFORMANCE=1` writes it.
-    @Test func theCommittedTableIsUpToDate() throws {
+    @Test func `the committed table is up to date`() throws {
         let table = try Conformance.table()
         if ProcessInfo.processInfo.environment["PTTD_WRITE_CONFORMANCE"] != nil {
             try table.write(to: Self.page, atomically: true, encoding: .utf8)

@@ -11,7 +11,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1)), .serialized) struct DaemonLifeTests {
     private static let channel = ChannelManagerTests.channel
 
-    @Test func aDaemonThatDiesAndComesBackLeavesNothingOpen() async throws {
+    @Test func `a daemon that dies and comes back leaves nothing open`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = RecordingApp()
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func aBusThatDiesAndComesBackIsADaemonThatDoes() async throws {
+    @Test func `a bus that dies and comes back is a daemon that does`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = RecordingApp()
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func aDaemonThatRefusesAtFirstIsAskedAgain() async throws {
+    @Test func `a daemon that refuses at first is asked again`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
             let app = RecordingApp()
@@ -78,7 +78,9 @@ import Testing
         }
     }
 
-    @Test(.shows("invalidPlatform")) func withoutADaemonThePlatformIsInvalidAndTheWordsSayWhatToDo() async throws {
+    @Test(.shows("invalidPlatform")) func `without a daemon the platform is invalid and the words say what to do`()
+        async throws
+    {
         try await withBus { fixture in
             let error = await #expect(throws: PTInstantiationError.self) {
                 _ = try await fixture.manager(RecordingApp())
@@ -88,7 +90,8 @@ import Testing
         }
     }
 
-    @Test(.shows("missingEntitlement")) func aNameThatAnotherProcessOwnsIsAMissingEntitlement() async throws {
+    @Test(.shows("missingEntitlement")) func `a name that another process owns is a missing entitlement`() async throws
+    {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let other = try await fixture.connect()
@@ -108,7 +111,7 @@ import Testing
     }
 
     @Test(.shows("PTInstantiationError.told"), arguments: PTInstantiationError.Code.allCases)
-    func aRefusalToRegisterKeepsItsCode(_ code: PTInstantiationError.Code) async throws {
+    func `a refusal to register keeps its code`(_ code: PTInstantiationError.Code) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             await daemon.answer("RegisterApplication") { _ in
@@ -123,7 +126,7 @@ import Testing
         }
     }
 
-    @Test func aQueueThatNobodyServesIsReportedInsteadOfWaitedFor() async throws {
+    @Test func `a queue that nobody serves is reported instead of waited for`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture)
             let queue = DispatchQueue(label: "nobody")

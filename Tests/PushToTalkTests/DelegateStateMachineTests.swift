@@ -15,7 +15,7 @@ import Testing
         actions.compactMap { if case .tell(let callback) = $0 { callback } else { nil } }
     }
 
-    @Test func anotherChannelAfterARestartLeavesTheLostOneFirst() {
+    @Test func `another channel after a restart leaves the lost one first`() {
         var machine = DelegateStateMachine()
         _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
         _ = machine.handle(.daemonGone, at: .zero)
@@ -25,7 +25,7 @@ import Testing
             ])
     }
 
-    @Test func aChannelThatIsLeftWhileItIsRestoredIsLeftOnce() {
+    @Test func `a channel that is left while it is restored is left once`() {
         var machine = DelegateStateMachine()
         _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
         _ = machine.handle(.daemonGone, at: .zero)
@@ -36,7 +36,7 @@ import Testing
         #expect(machine.handle(.registered(activeChannel: nil), at: .zero).isEmpty)
     }
 
-    @Test func aBeginThatBeganAndThenFailedToRecordIsNotAFailureAsWell() {
+    @Test func `a begin that began and then failed to record is not a failure as well`() {
         var machine = DelegateStateMachine()
         _ = machine.handle(.called(.didJoinChannel(first, reason: .developerRequest)), at: .zero)
         _ = machine.handle(.requested(.begin, first), at: .zero)
@@ -45,7 +45,7 @@ import Testing
         #expect(machine.handle(.answered(.begin, first, PTChannelError(.unknown)), at: .zero).isEmpty)
     }
 
-    @Test func theSameFailureCountsAsNewAfterItsLimit() {
+    @Test func `the same failure counts as new after its limit`() {
         var machine = DelegateStateMachine()
         let error = PTChannelError(.callActive)
         _ = machine.handle(.requested(.begin, first), at: .zero)
@@ -55,7 +55,7 @@ import Testing
     }
 
     /// Whatever comes in, the delegate sees the documented order, and every request has at most one failure.
-    @Test(.shows("order.any")) func anyEventsAtAllKeepTheDocumentedOrder() {
+    @Test(.shows("order.any")) func `any events at all keep the documented order`() {
         var random = SeededGenerator()
         for _ in 0..<400 {
             var machine = DelegateStateMachine()

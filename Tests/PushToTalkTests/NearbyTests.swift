@@ -27,7 +27,7 @@ import Testing
         return nil
     }
 
-    @Test func anAppCreatesSeesAndDeletesAChannel() async throws {
+    @Test func `an app creates sees and deletes a channel`() async throws {
         try await withManager { manager, app, _ in
             let uuid = try await manager.createNearbyChannel(named: "Crane 2")
             #expect(try await app.hears("didJoinChannel(developerRequest)"))
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func whatCannotBeDoneIsThrown() async throws {
+    @Test func `what cannot be done is thrown`() async throws {
         try await withManager { manager, _, daemon in
             var lists = manager.nearbyChannels().makeAsyncIterator()
             _ = await lists.next()

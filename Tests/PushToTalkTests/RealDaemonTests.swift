@@ -67,7 +67,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     ]
 
     @Test(.shows("requestJoinChannel", "order.join", "activeChannelUUID", "push.token"))
-    func joiningTellsTheChannelAndThenItsToken() async throws {
+    func `joining tells the channel and then its token`() async throws {
         try await withWorld { world in
             #expect(world.manager.activeChannelUUID == nil)
             #expect(world.app.told.all == [])
@@ -90,7 +90,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("channelLimitReached", "channelNotFound", "leaveChannel"))
-    func aDeviceHasOneChannel() async throws {
+    func `a device has one channel`() async throws {
         try await withWorld { world in
             world.manager.leaveChannel(channelUUID: World.channel)
             try await world.expect(["failedToLeaveChannel(channelNotFound)"])
@@ -109,7 +109,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("requestBeginTransmitting", "stopTransmitting", "order.transmit", "session.notFirst"))
-    func aTransmissionHasItsFourCallbacksInOrder() async throws {
+    func `a transmission has its four callbacks in order`() async throws {
         try await withWorld { world in
             try await world.join()
             for _ in 0..<3 {
@@ -124,7 +124,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("order.userTransmits", "order.userLeaves", "PTChannelTransmitRequestSource", "PTChannelLeaveReason"))
-    func theUserTalksAndLeavesToo() async throws {
+    func `the user talks and leaves too`() async throws {
         try await withWorld { world in
             try await world.join()
             let user = try await world.user()
@@ -141,7 +141,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("transmissionInProgress", "transmissionNotFound"))
-    func beginsAndEndsThatDoNotFitFail() async throws {
+    func `begins and ends that do not fit fail`() async throws {
         try await withWorld { world in
             try await world.join()
             world.manager.stopTransmitting(channelUUID: World.channel)
@@ -163,7 +163,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
 
     @Test(
         .shows("setTransmissionMode", "setServiceStatus", "transmissionNotAllowed", "setAccessoryButtonEventsEnabled"))
-    func modeAndStatusDecideWhoMayTransmit() async throws {
+    func `mode and status decide who may transmit`() async throws {
         try await withWorld { world in
             try await world.join()
             let manager = world.manager
@@ -188,7 +188,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("setChannelDescriptor")) func theDescriptorIsShown() async throws {
+    @Test(.shows("setChannelDescriptor")) func `the descriptor is shown`() async throws {
         try await withWorld { world in
             try await world.join()
             try await world.manager.setChannelDescriptor(
@@ -200,7 +200,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("order.receive", "setActiveRemoteParticipant", "push.report", "push.payload", "pushResult"))
-    func aPushMakesSomebodyHeard() async throws {
+    func `a push makes somebody heard`() async throws {
         try await withWorld { world in
             try await world.join()
             world.app.push.withLock {
@@ -221,7 +221,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("order.collision")) func stopThenReceiveKeepsTheSession() async throws {
+    @Test(.shows("order.collision")) func `stop then receive keeps the session`() async throws {
         try await withWorld { world in
             try await world.join()
             world.app.push.withLock {
@@ -241,7 +241,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("order.fullDuplex")) func fullDuplexHasOneActivation() async throws {
+    @Test(.shows("order.fullDuplex")) func `full duplex has one activation`() async throws {
         try await withWorld { world in
             try await world.join()
             try await world.manager.setTransmissionMode(.fullDuplex, channelUUID: World.channel)
@@ -258,7 +258,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("order.hangUp")) func aPushMayEndTheChannel() async throws {
+    @Test(.shows("order.hangUp")) func `a push may end the channel`() async throws {
         try await withWorld { world in
             try await world.join()
             try await world.manager.reportPushToTalkMessage(userInfo: ["over": true], channelUUID: World.channel)
@@ -266,7 +266,8 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("push.serviceUpdate", "delegate.serviceUpdate")) func aServiceUpdateHasNoSpeaker() async throws {
+    @Test(.shows("push.serviceUpdate", "delegate.serviceUpdate")) func `a service update has no speaker`() async throws
+    {
         try await withWorld { world in
             try await world.join()
             try await world.manager.reportPushToTalkMessage(
@@ -276,7 +277,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("callActive", "order.call", "session")) func aCallSupersedes() async throws {
+    @Test(.shows("callActive", "order.call", "session")) func `a call supersedes`() async throws {
         try await withWorld { world in
             try await world.join()
             var interruptions = world.manager.audioSession.interruptions.makeAsyncIterator()
@@ -321,7 +322,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
     }
 
     @Test(.shows("order.restart", "PTChannelJoinReason"))
-    func aRestartDuringATransmissionIsTold() async throws {
+    func `a restart during a transmission is told`() async throws {
         try await withWorld { world in
             try await world.join()
             world.manager.requestBeginTransmitting(channelUUID: World.channel)
@@ -348,7 +349,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("order.launch")) func anAppThatStartsAgainHasItsChannelBeforeItsManager() async throws {
+    @Test(.shows("order.launch")) func `an app that starts again has its channel before its manager`() async throws {
         try await withWorld { world in
             try await world.join()
             world.manager.link.stop()
@@ -360,7 +361,7 @@ private func withWorld(settings: String = "", _ body: (World) async throws -> Vo
         }
     }
 
-    @Test(.shows("deviceManagementRestriction")) func theAdministratorMayForbidJoining() async throws {
+    @Test(.shows("deviceManagementRestriction")) func `the administrator may forbid joining`() async throws {
         try await withWorld(settings: "[policy]\njoin = false\n") { world in
             world.manager.requestJoinChannel(channelUUID: World.channel, descriptor: World.descriptor)
             try await world.expect(["failedToJoinChannel(deviceManagementRestriction)"])

@@ -56,7 +56,7 @@ import Testing
     }
 
     /// `PTTD_WRITE_SAMPLES=1` writes them into the page.
-    @Test func thePageShowsTheSamplesThatAreCompiled() throws {
+    @Test func `the page shows the samples that are compiled`() throws {
         let page = try String(contentsOf: Self.page, encoding: .utf8)
         let rendered = try Self.rendered(page)
         if ProcessInfo.processInfo.environment["PTTD_WRITE_SAMPLES"] != nil {
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func everySampleIsShown() throws {
+    @Test func `every sample is shown`() throws {
         let page = try String(contentsOf: Self.page, encoding: .utf8)
         for name in try Self.snippets().keys { #expect(page.contains("<!-- snippet: \(name) -->"), "\(name)") }
     }

@@ -9,7 +9,7 @@ import Testing
 @testable import PushToTalkSamples
 
 @Suite(.timeLimit(.minutes(1)), .serialized) struct SharedManagerTests {
-    @Test(.shows("shared", "factory")) @MainActor func aProcessHasOneManager() async throws {
+    @Test(.shows("shared", "factory")) @MainActor func `a process has one manager`() async throws {
         let fixture = try BusFixture()
         setenv("DBUS_SESSION_BUS_ADDRESS", fixture.bus.address, 1)
         defer { unsetenv("DBUS_SESSION_BUS_ADDRESS") }

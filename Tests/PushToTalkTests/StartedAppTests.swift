@@ -78,7 +78,7 @@ private final class Site {
     .timeLimit(.minutes(1)), .serialized,
     .enabled(if: PrivateBus.startsServices, "dbus-broker leaves the start of services to systemd"))
 struct StartedAppTests {
-    @Test(.shows("push.starts", "push.payload")) func aPushStartsTheApp() async throws {
+    @Test(.shows("push.starts", "push.payload")) func `a push starts the app`() async throws {
         try await withBus { fixture in
             let site = try await Site(fixture)
             let token = try #require(try await RelayProtocol.PushToken(site.joinAndEnd(fixture)))
@@ -102,7 +102,7 @@ struct StartedAppTests {
         }
     }
 
-    @Test(.shows("order.restart", "order.launch")) func aRestartStartsTheApp() async throws {
+    @Test(.shows("order.restart", "order.launch")) func `a restart starts the app`() async throws {
         try await withBus { fixture in
             let site = try await Site(fixture)
             _ = try await site.joinAndEnd(fixture)

@@ -3,7 +3,7 @@ import PushToTalk
 import Testing
 
 @Suite struct SymbolTests {
-    @Test(.shows("manager", "factory")) func theManagerHasApplesMembers() {
+    @Test(.shows("manager", "factory")) func `the manager has apples members`() {
         let _: any Sendable.Type = PTChannelManager.self
         let _: NSObject.Type = PTChannelManager.self
         let _: (any PTChannelManagerDelegate, any PTChannelRestorationDelegate) async throws -> PTChannelManager =
@@ -27,7 +27,7 @@ import Testing
         .shows(
             "setChannelDescriptor", "setActiveRemoteParticipant", "setServiceStatus", "setTransmissionMode",
             "setAccessoryButtonEventsEnabled"))
-    func theSettingsHaveBothForms() {
+    func `the settings have both forms`() {
         let _: (PTChannelManager) -> (PTChannelDescriptor, UUID) async throws -> Void =
             PTChannelManager.setChannelDescriptor(_:channelUUID:)
         let _: (PTChannelManager) -> (PTChannelDescriptor, UUID, Handler) -> Void =
@@ -50,7 +50,7 @@ import Testing
             PTChannelManager.setAccessoryButtonEventsEnabled(_:channelUUID:completionHandler:)
     }
 
-    @Test(.shows("descriptor", "participant", "pushResult")) func theValuesHaveApplesMembers() {
+    @Test(.shows("descriptor", "participant", "pushResult")) func `the values have apples members`() {
         let image = PTImage(named: "audio-radio")
         let descriptor = PTChannelDescriptor(name: "Site", image: image)
         #expect(descriptor.name == "Site" && descriptor.image == image)
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(.shows("delegate.required", "delegate.optional", "delegate.serviceUpdate", "restorationDelegate"))
-    func eightMethodsMakeADelegate() {
+    func `eight methods make a delegate`() {
         let _: any PTChannelManagerDelegate = Minimal()
         let _: any PTChannelRestorationDelegate = Minimal()
         typealias Failure = (PTChannelManager, UUID, any Error) -> Void
@@ -108,7 +108,7 @@ import Testing
         .shows(
             "PTTransmissionMode", "PTServiceStatus", "PTChannelJoinReason", "PTChannelLeaveReason",
             "PTChannelTransmitRequestSource"))
-    func theEnumerationsHaveApplesRawValues() {
+    func `the enumerations have apples raw values`() {
         #expect([PTTransmissionMode.fullDuplex, .halfDuplex, .listenOnly].map(\.rawValue) == [0, 1, 2])
         #expect([PTServiceStatus.ready, .connecting, .unavailable].map(\.rawValue) == [0, 1, 2])
         #expect([PTChannelJoinReason.developerRequest, .channelRestoration].map(\.rawValue) == [0, 1])
@@ -120,7 +120,7 @@ import Testing
                 == [0, 1, 2, 3])
     }
 
-    @Test(.shows("PTInstantiationError")) func instantiationErrorsHaveApplesCodes() {
+    @Test(.shows("PTInstantiationError")) func `instantiation errors have apples codes`() {
         let codes = [
             PTInstantiationError.unknown, PTInstantiationError.invalidPlatform,
             PTInstantiationError.missingBackgroundMode, PTInstantiationError.missingPushServerEnvironment,
@@ -135,7 +135,7 @@ import Testing
         do { throw error } catch PTInstantiationError.missingEntitlement {} catch { Issue.record("not caught") }
     }
 
-    @Test(.shows("PTChannelError")) func channelErrorsHaveApplesCodes() {
+    @Test(.shows("PTChannelError")) func `channel errors have apples codes`() {
         let codes = [
             PTChannelError.unknown, PTChannelError.channelNotFound, PTChannelError.channelLimitReached,
             PTChannelError.callActive, PTChannelError.transmissionInProgress, PTChannelError.transmissionNotFound,

@@ -33,15 +33,15 @@ import Testing
         return abandoned
     }
 
-    @Test func aPeerThatTakesNoMoreIsNoticedBeforeTheNextWrite() async throws {
+    @Test func `a peer that takes no more is noticed before the next write`() async throws {
         #expect(try await afterOpening { ptt_shutdown_stream_read($0, $1, 42) } == [0])
     }
 
-    @Test func aPeerThatSendsNoMoreByAResetIsNoticed() async throws {
+    @Test func `a peer that sends no more by a reset is noticed`() async throws {
         #expect(try await afterOpening { ptt_shutdown_stream_write($0, $1, 42) } == [0])
     }
 
-    @Test(arguments: KeyKind.all) func aPeerMayHaveAKeyOfThisKind(_ kind: KeyKind) async throws {
+    @Test(arguments: KeyKind.all) func `a peer may have a key of this kind`(_ kind: KeyKind) async throws {
         let server = try await Peer.server(identity: makeIdentity(kind))
         let client = try await Peer.client(identity: makeIdentity(kind))
         _ = try await client.connect(to: server)

@@ -14,7 +14,7 @@ import Testing
         return Admission(options)
     }
 
-    @Test func anAddressHasABoundOfItsOwnAndOthersStillGetIn() {
+    @Test func `an address has a bound of its own and others still get in`() {
         var admission = admission { $0.maximumConnectionsPerAddress = 3 }
         for _ in 0..<3 {
             #expect(admission.judge(Self.home, isProven: true, at: .zero) == .admitted)
@@ -30,7 +30,7 @@ import Testing
         #expect(admission.judge(Self.home, isProven: true, at: .zero) == .admitted)
     }
 
-    @Test func aNetworkOfIPv6CountsAsOneAddress() throws {
+    @Test func `a network of IPv6 counts as one address`() throws {
         var admission = admission { $0.maximumConnectionsPerAddress = 1 }
         admission.began(try #require(SocketAddress("2001:db8:1:2::1", port: 1)))
         #expect(
@@ -41,7 +41,7 @@ import Testing
                 == .admitted)
     }
 
-    @Test func manyHandshakesFromOneAddressMustProveIt() {
+    @Test func `many handshakes from one address must prove it`() {
         var admission = admission()
         for _ in 0..<Admission.unprovenHandshakesPerAddress {
             #expect(admission.judge(Self.home, isProven: false, at: .zero) == .admitted)
@@ -54,7 +54,7 @@ import Testing
         #expect(admission.judge(Self.home, isProven: false, at: .zero) == .admitted)
     }
 
-    @Test func tooManyNewcomersInASecondMustProveTheirAddresses() {
+    @Test func `too many newcomers in a second must prove their addresses`() {
         var admission = admission { $0.handshakesPerSecond = 10 }
         let start = Instant.zero + .seconds(100)
         var verdicts: [Admission.Verdict] = []
@@ -67,7 +67,7 @@ import Testing
         #expect(admission.judge(Self.home, isProven: false, at: start + .milliseconds(160)) == .mustProveAddress)
     }
 
-    @Test func nothingIsKeptOfConnectionsThatEnded() {
+    @Test func `nothing is kept of connections that ended`() {
         var admission = admission()
         for number in 0..<200 {
             let address = SocketAddress("198.51.100.\(number)", port: 1)!
@@ -78,7 +78,7 @@ import Testing
         #expect(admission.addressCount == 0 && admission.connections == 0 && admission.handshakes == 0)
     }
 
-    @Test func aServerSendsRetriesWhenManyComeAndLetsThemIn() async throws {
+    @Test func `a server sends retries when many come and lets them in`() async throws {
         var options = QUICServerOptions(keys: .generate())
         options.handshakesPerSecond = 1
         let server = try await Peer(server: options, identity: makeIdentity())
@@ -94,7 +94,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func anAddressThatIsNotProvenGetsAtMostThreeTimesWhatItSent() async throws {
+    @Test func `an address that is not proven gets at most three times what it sent`() async throws {
         // Nothing comes back to the client, so the server repeats what it has said until it gives up.
         let server = try await Peer.server { $0.handshakeTimeout = .seconds(2) }
         let path = try await Forwarder(to: server.address)
@@ -127,7 +127,7 @@ import Testing
         path.stop()
     }
 
-    @Test func whatThousandsAreToldDoesNotHoldUpWhatArrives() async throws {
+    @Test func `what thousands are told does not hold up what arrives`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let connections = 2 * QUICEndpoint.flushesPerRound + 10

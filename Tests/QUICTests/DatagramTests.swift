@@ -4,7 +4,7 @@ import Testing
 @testable import QUIC
 
 @Suite struct DatagramTests {
-    @Test func datagramsGoBothWaysInOrderWhenNothingIsLost() async throws {
+    @Test func `datagrams go both ways in order when nothing is lost`() async throws {
         let (server, client, connection) = try await connectedPair()
         let sent = (0..<100).map { number in [UInt8](repeating: UInt8(number), count: 1 + number * 10) }
         try await client.on { _ in for datagram in sent { try connection.sendDatagram(datagram) } }
@@ -18,7 +18,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func oneAcknowledgementIsForSeveralDatagramsThatComeSoon() async throws {
+    @Test func `one acknowledgement is for several datagrams that come soon`() async throws {
         let server = try await Peer.server { $0.acknowledgementThreshold = 10 }
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -45,7 +45,7 @@ import Testing
         path.stop()
     }
 
-    @Test func theLongestDatagramFitsAndALongerOneIsRefused() async throws {
+    @Test func `the longest datagram fits and a longer one is refused`() async throws {
         let (server, client, connection) = try await connectedPair()
         let maximum = try await client.on { _ in connection.maximumDatagramLength }
         let length = try #require(maximum)
@@ -64,7 +64,7 @@ import Testing
     }
 
     /// Each way, in milliseconds.
-    @Test(arguments: [0, 40]) func whatIsSentCostsNoWakeUpAfterwards(delay: Int) async throws {
+    @Test(arguments: [0, 40]) func `what is sent costs no wake up afterwards`(delay: Int) async throws {
         let server = try await Peer.server { $0.acknowledgementThreshold = 10 }
         let path = try LossyPath(to: try await server.address.port, seed: 1)
         defer { path.stop() }
@@ -87,7 +87,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aFullQueueDropsTheOldestAndCounts() async throws {
+    @Test func `a full queue drops the oldest and counts`() async throws {
         let (server, client, connection) = try await connectedPair { $0.datagramSendQueue = 4 }
         try await client.on { _ in
             for number in 0..<10 { try connection.sendDatagram([UInt8(number)]) }
@@ -100,7 +100,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aPeerThatTakesNoneIsRespected() async throws {
+    @Test func `a peer that takes none is respected`() async throws {
         let (server, client, connection) = try await connectedPair { $0.maximumDatagram = 0 }
         try await client.on { _ -> Void in
             #expect(throws: QUICError.datagramsNotSupported) { try connection.sendDatagram([1]) }

@@ -14,7 +14,7 @@ import Testing
         datagram.storeBytes(of: UInt32(number).bigEndian, toByteOffset: datagram.count - 4, as: UInt32.self)
     }
 
-    @Test func aFanOutReachesEveryReadyConnectionWithItsOwnTrailer() async throws {
+    @Test func `a fan out reaches every ready connection with its own trailer`() async throws {
         let server = try await Peer.server()
         var clients: [Peer] = []
         for _ in 0..<5 {
@@ -53,7 +53,7 @@ import Testing
     }
 
     /// Hundreds of recipients, who are five clients again and again.
-    @Test func aFanOutToHundredsIsSharedAndReachesEveryOneOnce() async throws {
+    @Test func `a fan out to hundreds is shared and reaches every one once`() async throws {
         let server = try await Peer.server()
         var clients: [Peer] = []
         for number in 1...5 {
@@ -101,7 +101,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aGroupFollowsWhoComesGoesAndMoves() async throws {
+    @Test func `a group follows who comes goes and moves`() async throws {
         let server = try await Peer.server()
         var clients: [Peer] = []
         var connections: [QUICConnection] = []
@@ -149,7 +149,7 @@ import Testing
         let fanOut = FanOutGroup(trailerLength: 4, finish: ForeignPacketTests.writeNumber)
     }
 
-    @Test func nothingIsSentBeforeTheHandshakeIsComplete() async throws {
+    @Test func `nothing is sent before the handshake is complete`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -165,7 +165,7 @@ import Testing
         path.stop()
     }
 
-    @Test func packetsAreToldApartByTheirFirstByte() async throws {
+    @Test func `packets are told apart by their first byte`() async throws {
         let (server, client, connection) = try await connectedPair()
         try await client.on { peer in
             for first: UInt8 in [128, 144, 191] {
@@ -184,7 +184,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func anAddressThatCannotBeReachedIsCountedAndOthersStillGetTheirs() async throws {
+    @Test func `an address that cannot be reached is counted and others still get theirs`() async throws {
         let server = try await Peer.server(bind: .any())
         let clients = [try await Peer.client(), try await Peer.client()]
         let port = try await server.address.port

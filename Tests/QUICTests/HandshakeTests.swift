@@ -4,7 +4,7 @@ import Reactor
 import Testing
 
 @Suite struct HandshakeTests {
-    @Test func bothSidesLearnEachOthersKey() async throws {
+    @Test func `both sides learn each others key`() async throws {
         let (server, client, connection) = try await connectedPair()
         #expect(try await client.on { _ in connection.peerKeySHA256 } == server.identity?.keySHA256)
         #expect(try await server.on { $0.accepted[0].peerKeySHA256 } == client.identity?.keySHA256)
@@ -15,7 +15,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func oneServerSocketServesIPv4AndIPv6() async throws {
+    @Test func `one server socket serves IPv4 and IPv6`() async throws {
         let server = try await Peer.server(bind: .any())
         let port = try await server.address.port
         for host in ["127.0.0.1", "::1"] {
@@ -34,7 +34,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aServerWithAnotherKeyThanThePinnedOneIsRefused() async throws {
+    @Test func `a server with another key than the pinned one is refused`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let wrong = try #require(client.identity?.keySHA256)
@@ -49,7 +49,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aClientWithoutACertificateIsRefused() async throws {
+    @Test func `a client without a certificate is refused`() async throws {
         let server = try await Peer.server()
         let client = try await Peer(identity: nil)
         _ = try await client.connect(to: server)
@@ -60,7 +60,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aClientThatTheServersHookRefusesIsTold() async throws {
+    @Test func `a client that the servers hook refuses is told`() async throws {
         let server = try await Peer.server(verification: .hook { _ in false })
         let client = try await Peer.client()
         _ = try await client.connect(to: server)
@@ -71,7 +71,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func anotherApplicationProtocolIsRefused() async throws {
+    @Test func `another application protocol is refused`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client { $0.applicationProtocol = "other/1" }
         _ = try await client.connect(to: server)
@@ -82,7 +82,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func nobodyAtTheAddressIsToldAsAHandshakeTimeout() async throws {
+    @Test func `nobody at the address is told as a handshake timeout`() async throws {
         let server = try await Peer.server()
         let nobody = try await server.address
         try await server.stop()
@@ -93,7 +93,7 @@ import Testing
         try await client.stop()
     }
 
-    @Test func aRetryProvesTheAddressAndItsTokenSparesTheNextOne() async throws {
+    @Test func `a retry proves the address and its token spares the next one`() async throws {
         let server = try await Peer.server(addressValidation: .always)
         let client = try await Peer.client()
         _ = try await client.connect(to: server)
@@ -109,7 +109,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func anEndpointThatCannotWorkSaysWhy() async throws {
+    @Test func `an endpoint that cannot work says why`() async throws {
         await #expect(throws: QUICError.serverWithoutIdentity) {
             _ = try await Peer(server: QUICServerOptions(keys: .generate()), identity: nil)
         }

@@ -6,7 +6,7 @@ import Synchronization
 import Testing
 
 @Suite struct LifecycleTests {
-    @Test func thePeerSeesCodeAndReasonOfAClose() async throws {
+    @Test func `the peer sees code and reason of a close`() async throws {
         let (server, client, connection) = try await connectedPair()
         try await client.on { _ in
             let stream = try connection.openStream()
@@ -26,7 +26,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aServerMayRefuseANewcomerWithWords() async throws {
+    @Test func `a server may refuse a newcomer with words`() async throws {
         let server = try await Peer.server()
         try await server.on { $0.endpoint.delegate = nil }
         let refuser = Refuser()
@@ -39,7 +39,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func closingAnEndpointTellsAllPeers() async throws {
+    @Test func `closing an endpoint tells all peers`() async throws {
         let (server, client, _) = try await connectedPair()
         try await server.stop()
         try await client.wait("told") { !$0.reasons.isEmpty }
@@ -48,7 +48,7 @@ import Testing
         try await client.stop()
     }
 
-    @Test func anEndpointThatClosesInACallForgetsWhatWasDueMeanwhile() async throws {
+    @Test func `an endpoint that closes in a call forgets what was due meanwhile`() async throws {
         let (server, client, connection) = try await connectedPair()
         let second = try await Peer.client()
         _ = try await second.connect(to: server)
@@ -77,7 +77,7 @@ import Testing
         func set() { value.store(true, ordering: .releasing) }
     }
 
-    @Test func whatWasWrittenRightBeforeAnEndpointClosesArrives() async throws {
+    @Test func `what was written right before an endpoint closes arrives`() async throws {
         let (server, client, connection) = try await connectedPair()
         try await client.on { client in
             let stream = try connection.openStream()
@@ -93,7 +93,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func silenceEndsAConnectionAfterTheIdleTimeout() async throws {
+    @Test func `silence ends a connection after the idle timeout`() async throws {
         let start = Instant.now
         let (server, client, _) = try await connectedPair { $0.idleTimeout = .milliseconds(400) }
         try await client.wait("idle") { !$0.reasons.isEmpty }
@@ -105,7 +105,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func keepAliveOutlastsTheIdleTimeout() async throws {
+    @Test func `keep alive outlasts the idle timeout`() async throws {
         let (server, client, connection) = try await connectedPair(keepAlive: .milliseconds(200)) {
             $0.idleTimeout = .milliseconds(1_000)
         }
@@ -116,7 +116,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aServerThatVanishesIsNoticed() async throws {
+    @Test func `a server that vanishes is noticed`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client { $0.idleTimeout = .milliseconds(800) }
@@ -131,7 +131,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aServerThatRestartedSaysSoByStatelessReset() async throws {
+    @Test func `a server that restarted says so by stateless reset`() async throws {
         let keys = ServerKeys.generate()
         let identity = try makeIdentity()
         let first = try await Peer.server(keys: keys, identity: identity)

@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func theFateOfEveryDatagramIsToldAndALostOneNeverArrived() async throws {
+    @Test func `the fate of every datagram is told and a lost one never arrived`() async throws {
         let seed = SeededGenerator.seed()
         let (server, client, connection, path) = try await pair(seed: seed)
         path.set(.toServer, .init(lossPercent: 30, delayMilliseconds: 10))
@@ -49,7 +49,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aPathThatWasGoneForAWhileWorksAgainAtOnce() async throws {
+    @Test func `a path that was gone for a while works again at once`() async throws {
         let seed = SeededGenerator.seed()
         let (server, client, connection, path) = try await pair(seed: seed)
         path.blackOut(.toServer, true)
@@ -104,7 +104,7 @@ import Testing
     }
 
     /// The more often it is asked, the sooner after the gap one of the questions gets through.
-    @Test func whatWasWrittenInAGapIsAskedForMoreOftenThanTheBackOffAloneWould() async throws {
+    @Test func `what was written in a gap is asked for more often than the back off alone would`() async throws {
         let seed = SeededGenerator.seed()
         let probed = try await packetsIntoGap(seed: seed)
         let alone = try await packetsIntoGap(seed: seed) { $0.probeTime = .zero }

@@ -10,7 +10,7 @@ import Testing
         }
     }
 
-    @Test func aNATThatForgetsItsMappingIsFollowedOnceTheNewPathIsValidated() async throws {
+    @Test func `a NAT that forgets its mapping is followed once the new path is validated`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -36,7 +36,7 @@ import Testing
         path.stop()
     }
 
-    @Test func anAddressThatDoesNotAnswerTheChallengeIsNotAdopted() async throws {
+    @Test func `an address that does not answer the challenge is not adopted`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(arguments: ["::", "0.0.0.0"])
-    func aServerOnEveryAddressAnswersFromTheOneThatWasAsked(bind: String) async throws {
+    func `a server on every address answers from the one that was asked`(bind: String) async throws {
         let server = try await Peer.server(bind: #require(SocketAddress(bind, port: 0)))
         let port = try await server.address.port
         // The kernel alone would answer from 127.0.0.1.
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(arguments: [QUICConnection.MigrationKind.afterValidation, .atOnce])
-    func movingRightAfterANATRebindKeepsTheConnection(_ kind: QUICConnection.MigrationKind) async throws {
+    func `moving right after ANAT rebind keeps the connection`(_ kind: QUICConnection.MigrationKind) async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -101,7 +101,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aClientThatMovesAtOnceSendsEverythingByTheNewPath() async throws {
+    @Test func `a client that moves at once sends everything by the new path`() async throws {
         let (server, client, connection) = try await connectedPair()
         let before = try await server.on { $0.accepted[0].remoteAddress }
         try await client.on { _ in try connection.sendDatagram([0]) }
@@ -120,7 +120,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aMoveReplacesOneThatIsUnderWay() async throws {
+    @Test func `a move replaces one that is under way`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let path = try await Forwarder(to: server.address)
@@ -145,7 +145,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aNewPathThatNobodyAnswersOnIsToldAndTheConnectionCanMoveOn() async throws {
+    @Test func `a new path that nobody answers on is told and the connection can move on`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let path = try await Forwarder(to: server.address)
@@ -168,7 +168,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aConnectionGoesOnAtTheServersAddressOfTheOtherFamily() async throws {
+    @Test func `a connection goes on at the servers address of the other family`() async throws {
         let six = try #require(SocketAddress("::1", port: 0))
         guard NetworkRoute.toward(six) != nil else { return }
         let server = try await Peer.server(bind: .any())
@@ -201,14 +201,14 @@ import Testing
         try await server.stop()
     }
 
-    @Test func theRouteToAnAddressOfThisMachineIsKnown() throws {
+    @Test func `the route to an address of this machine is known`() throws {
         let route = try #require(NetworkRoute.toward(.loopback(port: 9)))
         #expect(route.source == SocketAddress("127.0.0.1", port: 0))
         #expect(route.interface == "lo")
         #expect("\(route)" == "127.0.0.1 through lo")
     }
 
-    @Test func aClientMovesToANewSocket() async throws {
+    @Test func `a client moves to a new socket`() async throws {
         let (server, client, connection) = try await connectedPair()
         let before = try await client.address
         try await client.on { _ in try connection.sendDatagram([0]) }

@@ -7,7 +7,8 @@ import Testing
 @Suite struct PendingHandshakesTests {
     /// Has a packet from `port` on loopback wait, if there is room.
     private func keep(
-        _ bytes: [UInt8], from port: UInt16, to local: UInt16?, on socket: UDPSocket, in pending: inout PendingHandshakes
+        _ bytes: [UInt8], from port: UInt16, to local: UInt16?, on socket: UDPSocket,
+        in pending: inout PendingHandshakes
     ) -> Bool {
         var ends = [sockaddr_storage](repeating: sockaddr_storage(), count: 2)
         return ends.withUnsafeMutableBufferPointer { ends in
@@ -25,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func theyComeOutInOrderAndWhole() throws {
+    @Test func `they come out in order and whole`() throws {
         let socket = try UDPSocket(.loopback(), reusePort: false, bufferSize: 1 << 16)
         var pending = PendingHandshakes()
         for number in 1...3 {
@@ -52,7 +53,7 @@ import Testing
         #expect(isOver)
     }
 
-    @Test func beyondTheBoundNoneIsKeptUntilThereIsRoomAgain() throws {
+    @Test func `beyond the bound none is kept until there is room again`() throws {
         let socket = try UDPSocket(.loopback(), reusePort: false, bufferSize: 1 << 16)
         var pending = PendingHandshakes()
         var kept = 0

@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct PureTests {
     @Test(arguments: [1, 28, 30, 36, 43, 60, 176, 400] as [UInt64])
-    func nobodyIsAskedAgainWhileItsAnswerMayStillWait(milliseconds: UInt64) {
+    func `nobody is asked again while its answer may still wait`(milliseconds: UInt64) {
         let roundTrip = milliseconds * 1_000_000
         let interval = QUICConnection.probeInterval(shortest: .milliseconds(50), roundTrip: roundTrip)
         let answered = roundTrip + max(roundTrip / 8, UInt64(QUICConnection.acknowledgementDelay.nanoseconds))
@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test(arguments: [4, 5] as [UInt64])
-    func aSendBufferGivesBackWhatWasWrittenAtAddressesThatStay(seed: UInt64) {
+    func `a send buffer gives back what was written at addresses that stay`(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         var buffer = StreamSendBuffer(limit: 50_000)
         var written: [UInt8] = []
@@ -58,7 +58,7 @@ import Testing
         #expect(sent.count > 100_000)
     }
 
-    @Test func theFirstByteTellsTheProtocol() {
+    @Test func `the first byte tells the protocol`() {
         for byte in UInt8.min...UInt8.max {
             let expected: PacketClass =
                 switch byte {
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func connectionIDsDifferByEveryByteAndByLength() {
+    @Test func `connection IDs differ by every byte and by length`() {
         let bytes = Array(UInt8(1)...20)
         func id(_ bytes: [UInt8]) -> ConnectionID? { bytes.withUnsafeBytes { ConnectionID($0) } }
         #expect(id(bytes) == id(bytes))
@@ -87,7 +87,7 @@ import Testing
             [0x40].withUnsafeBytes { ConnectionID(shortHeader: UnsafeRawBufferPointer(rebasing: $0.prefix(1))) } == nil)
     }
 
-    @Test func addressesAreReadAndWrittenInTheUsualNotation() throws {
+    @Test func `addresses are read and written in the usual notation`() throws {
         for text in ["127.0.0.1", "255.1.2.3", "::1", "2001:db8::1:2", "fe80::1%7"] {
             #expect(SocketAddress(text, port: 5)?.host == text)
         }
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func namesAreResolvedOffTheLoop() async throws {
+    @Test func `names are resolved off the loop`() async throws {
         let addresses = try await SocketAddress.resolve("localhost", port: 7)
         #expect(addresses.contains { $0.host == "127.0.0.1" || $0.host == "::1" })
         #expect(addresses.allSatisfy { $0.port == 7 })
@@ -112,7 +112,7 @@ import Testing
         await #expect(throws: QUICError.self) { try await SocketAddress.resolve("no such host.invalid", port: 7) }
     }
 
-    @Test func aRateLimitRefillsEvenly() {
+    @Test func `a rate limit refills evenly`() {
         var limit = RateLimit(perSecond: 10)
         let start = Instant(nanoseconds: 1_000_000_000_000)
         let atOnce = (0..<20).count { _ in limit.take(at: start) }
@@ -123,7 +123,7 @@ import Testing
         #expect(afterRest == 10)
     }
 
-    @Test func aGreetingIsNewOnceAndTooManyAreRefused() {
+    @Test func `a greeting is new once and too many are refused`() {
         let guarding = ReplayGuard()
         let start = Instant(nanoseconds: 1)
         #expect(guarding.isNew([1], at: start))

@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func aReturningClientSendsItsFirstWordsWithItsFirstPacket() async throws {
+    @Test func `a returning client sends its first words with its first packet`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let state = try await state(from: server, to: client)
@@ -57,7 +57,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aServerThatClosesOnEarlyDataTellsItsCode() async throws {
+    @Test func `a server that closes on early data tells its code`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let state = try await state(from: server, to: client)
@@ -86,7 +86,7 @@ import Testing
         path.stop()
     }
 
-    @Test func earlyDataIsTakenByARestartedServerThatKeptItsKeys() async throws {
+    @Test func `early data is taken by a restarted server that kept its keys`() async throws {
         let keys = ServerKeys.generate()
         let identity = try makeIdentity()
         let first = try await Peer.server(keys: keys, identity: identity)
@@ -103,7 +103,7 @@ import Testing
         try await second.stop()
     }
 
-    @Test func earlyDataThatSomebodyRecordedIsNotTakenAgain() async throws {
+    @Test func `early data that somebody recorded is not taken again`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -133,7 +133,7 @@ import Testing
         path.stop()
     }
 
-    @Test func refusedEarlyDataIsSentAgainAfterTheHandshake() async throws {
+    @Test func `refused early data is sent again after the handshake`() async throws {
         let identity = try makeIdentity()
         let first = try await Peer.server(identity: identity)
         let client = try await Peer.client()
@@ -150,7 +150,7 @@ import Testing
         try await second.stop()
     }
 
-    @Test func aClientWhoseKeyWasRevokedIsRefusedOnResumptionToo() async throws {
+    @Test func `a client whose key was revoked is refused on resumption too`() async throws {
         let keys = ServerKeys.generate()
         let identity = try makeIdentity()
         let first = try await Peer.server(keys: keys, identity: identity)
@@ -166,7 +166,7 @@ import Testing
         try await second.stop()
     }
 
-    @Test func stateOfAnotherServerOrDamagedStateIsNotUsed() async throws {
+    @Test func `state of another server or damaged state is not used`() async throws {
         let other = try await Peer.server()
         let server = try await Peer.server()
         let client = try await Peer.client()

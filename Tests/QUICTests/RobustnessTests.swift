@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: [1, 2, 3] as [UInt64])
-    func garbageAndSpoiledPacketsDisturbNobody(seed: UInt64) async throws {
+    func `garbage and spoiled packets disturb nobody`(seed: UInt64) async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -63,7 +63,7 @@ import Testing
         path.stop()
     }
 
-    @Test func whoSpoofsTheServersAddressEndsNoConnection() async throws {
+    @Test func `who spoofs the servers address ends no connection`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -90,7 +90,7 @@ import Testing
         path.stop()
     }
 
-    @Test func garbageFromStrangersLeavesNoConnectionsBehind() async throws {
+    @Test func `garbage from strangers leaves no connections behind`() async throws {
         let (server, client, connection) = try await connectedPair { $0.handshakeTimeout = .seconds(3) }
         let target = try await server.address
         // First packets of clients that never go on, and spoiled ones.
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(arguments: [5, 6] as [UInt64])
-    func lossAndDuplicatesOnlyDelayAStream(seed: UInt64) async throws {
+    func `loss and duplicates only delay a stream`(seed: UInt64) async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let client = try await Peer.client()
@@ -141,7 +141,7 @@ import Testing
         path.stop()
     }
 
-    @Test func aServerBeyondItsLimitDoesNotAnswerNewcomers() async throws {
+    @Test func `a server beyond its limit does not answer newcomers`() async throws {
         let options = QUICServerOptions(keys: .generate(), maximumConnections: 2)
         let server = try await Peer(server: options, identity: makeIdentity())
         var clients: [Peer] = []
@@ -157,7 +157,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func unknownVersionsAreAnsweredByVersionNegotiation() async throws {
+    @Test func `unknown versions are answered by version negotiation`() async throws {
         let server = try await Peer.server()
         let path = try await Forwarder(to: server.address)
         let listener = try await Peer.client()
@@ -183,7 +183,7 @@ import Testing
 
 /// What a process must not leave behind. By itself, so that other tests do not count.
 @Suite(.serialized) struct EnduranceTests {
-    @Test func aThousandHandshakesLeaveNothingBehind() async throws {
+    @Test func `a thousand handshakes leave nothing behind`() async throws {
         let server = try await Peer.server()
         let client = try await Peer.client()
         let target = try await server.address
@@ -219,7 +219,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func closedEndpointsGiveTheirDescriptorsBack() async throws {
+    @Test func `closed endpoints give their descriptors back`() async throws {
         // Other tests open and close theirs meanwhile: look for a trend that is larger than they are.
         let before = openDescriptors()
         for _ in 0..<100 {

@@ -2,7 +2,7 @@ import QUIC
 import Testing
 
 @Suite struct StreamTests {
-    @Test func streamsCarryBytesBothWaysAndEnd() async throws {
+    @Test func `streams carry bytes both ways and end`() async throws {
         let (server, client, connection) = try await connectedPair()
         try await server.on { peer in
             peer.onBytes = { stream, bytes in
@@ -24,7 +24,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aLargeTransferKeepsToTheBuffersBothWays() async throws {
+    @Test func `a large transfer keeps to the buffers both ways`() async throws {
         let (server, client, connection) = try await connectedPair { $0.streamSendBuffer = 20_000 }
         let payload = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 9) }
         let id = try await client.on { peer in
@@ -51,7 +51,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func whatIsNotReadHoldsTheSenderBack() async throws {
+    @Test func `what is not read holds the sender back`() async throws {
         let (server, client, connection) = try await connectedPair {
             $0.streamReceiveWindow = 16_384
             $0.streamSendBuffer = 8_192
@@ -82,7 +82,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func aResetStreamEndsAtThePeerWithItsCode() async throws {
+    @Test func `a reset stream ends at the peer with its code`() async throws {
         let (server, client, connection) = try await connectedPair()
         let id = try await client.on { _ in
             let stream = try connection.openStream()
@@ -102,7 +102,7 @@ import Testing
         try await server.stop()
     }
 
-    @Test func thePeersLimitOnStreamsIsKeptAndRenewed() async throws {
+    @Test func `the peers limit on streams is kept and renewed`() async throws {
         let (server, client, connection) = try await connectedPair { $0.maximumPeerStreams = 2 }
         try await server.on { $0.onBytes = { stream, _ in stream.finish() } }
         let (first, second) = try await client.on { _ in

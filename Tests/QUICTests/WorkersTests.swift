@@ -36,7 +36,7 @@ import Testing
         for peer in peers { try await peer.stop() }
     }
 
-    @Test func connectionsAreSharedOutAndStayWhereTheyAreWhenClientsMove() async throws {
+    @Test func `connections are shared out and stay where they are when clients move`() async throws {
         let servers = try await servers()
         var clients: [(Peer, QUICConnection)] = []
         for _ in 0..<Self.clients {
@@ -73,7 +73,7 @@ import Testing
         try await stop(clients.map(\.0) + servers)
     }
 
-    @Test func aServerThatDoesNotShareTheAddressIsToldThatItIsTaken() async throws {
+    @Test func `a server that does not share the address is told that it is taken`() async throws {
         let servers = try await servers()
         let address = try await servers[0].address
         await #expect(throws: QUICError.self) {
@@ -83,7 +83,7 @@ import Testing
         try await stop(servers)
     }
 
-    @Test func theBoundsAreThoseOfAllTogether() async throws {
+    @Test func `the bounds are those of all together`() async throws {
         let servers = try await servers { $0.maximumConnectionsPerAddress = 3 }
         var clients: [Peer] = []
         for _ in 0..<Self.clients {
@@ -101,7 +101,7 @@ import Testing
         try await stop(clients + servers)
     }
 
-    @Test func aClientOfAServerThatIsGoneHearsSoFromAnyWorker() async throws {
+    @Test func `a client of a server that is gone hears so from any worker`() async throws {
         // The number of a worker that there is none of any more.
         let keys = ServerKeys.generate()
         let identity = try makeIdentity()

@@ -63,7 +63,7 @@ struct RealDaemonTests {
         }
     }
 
-    @Test func aThreadGetsItsPriorityAndOneThatComputesForTooLongBecomesAnOrdinaryOne() async throws {
+    @Test func `a thread gets its priority and one that computes for too long becomes an ordinary one`() async throws {
         let thread = Sleeper()
         defer { thread.end() }
         #expect(thread.policy == SCHED_OTHER)
@@ -76,7 +76,7 @@ struct RealDaemonTests {
         #expect(try await eventually(.seconds(30)) { thread.policy == SCHED_OTHER })
     }
 
-    @Test func whatPolkitRefusesIsToldAndTheThreadStaysOrdinary() async throws {
+    @Test func `what polkit refuses is told and the thread stays ordinary`() async throws {
         let thread = Sleeper()
         defer { thread.end() }
         try await withDaemon(isAllowed: false) { kit in

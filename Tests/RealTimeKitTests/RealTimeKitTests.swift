@@ -48,7 +48,7 @@ import Testing
         return service
     }
 
-    @Test func itAsksForTheThreadOfThisProcessAndLimitsItsProcessorTime() async throws {
+    @Test func `it asks for the thread of this process and limits its processor time`() async throws {
         try await withBus { fixture in
             let asked = Mutex<[Asked]>([])
             let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func aPriorityAboveItsLimitIsNotAskedFor() async throws {
+    @Test func `a priority above its limit is not asked for`() async throws {
         try await withBus { fixture in
             let asked = Mutex<[Asked]>([])
             let service = try await serve(fixture, most: 5) { question in asked.withLock { $0.append(question) } }
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func aRefusalIsToldInItsWords() async throws {
+    @Test func `a refusal is told in its words`() async throws {
         try await withBus { fixture in
             let service = try await serve(fixture, refusal: .accessDenied("not for you")) { _ in }
             let kit = RealTimeKit(on: try await fixture.connect())
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func withoutRTKitTheErrorSaysSo() async throws {
+    @Test func `without RT kit the error says so`() async throws {
         try await withBus { fixture in
             let kit = RealTimeKit(on: try await fixture.connect())
             await #expect(throws: RealTimeKitError.notThere) {
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func threadsThatWantItBeforeTheBusIsThereWaitAndAreAskedForWhenItComes() async throws {
+    @Test func `threads that want it before the bus is there wait and are asked for when it comes`() async throws {
         try await withBus { fixture in
             let asked = Mutex<[Asked]>([])
             let service = try await serve(fixture) { question in asked.withLock { $0.append(question) } }

@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func burstsOfBothVoicesAreKeptAndAnEndIsWaitedFor() async throws {
+    @Test func `bursts of both voices are kept and an end is waited for`() async throws {
         let folder = try TemporaryFolder()
         let loop = try EventLoop(name: "test")
         let recorder = try Recorder(
@@ -53,7 +53,7 @@ import Testing
         loop.stop()
     }
 
-    @Test func whoTalksAtTheSameTimeGetsAFileEach() async throws {
+    @Test func `who talks at the same time gets a file each`() async throws {
         let folder = try TemporaryFolder()
         let loop = try EventLoop(name: "test")
         let recorder = try Recorder(
@@ -81,7 +81,7 @@ import Testing
         loop.stop()
     }
 
-    @Test func aDiskThatHangsCostsNobodyAnythingButTheRecording() async throws {
+    @Test func `a disk that hangs costs nobody anything but the recording`() async throws {
         let folder = try TemporaryFolder()
         let loop = try EventLoop(name: "test")
         let disk = try EventLoop(name: "test-disk")

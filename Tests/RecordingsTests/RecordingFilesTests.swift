@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: [10, 20])
-    func otherProgramsReadWhatWasSaid(milliseconds: Int) throws {
+    func `other programs read what was said`(milliseconds: Int) throws {
         let folder = try TemporaryFolder()
         let packets = try speech(5_000 / milliseconds, milliseconds: milliseconds)
         record(packets, in: folder)
@@ -58,7 +58,7 @@ import Testing
         #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
 
-    @Test func aPauseAndALossKeepTheirTime() throws {
+    @Test func `a pause and a loss keep their time`() throws {
         let folder = try TemporaryFolder()
         var packets = try speech(200)
         packets.removeSubrange(50..<60)  // Lost.
@@ -71,7 +71,7 @@ import Testing
         #expect(try folder.decodedSamples(file) == 6 * 48_000 - 312)
     }
 
-    @Test func nothingIsKeptOfABurstWithoutSoundOrOfOneThatIsDiscarded() throws {
+    @Test func `nothing is kept of a burst without sound or of one that is discarded`() throws {
         let folder = try TemporaryFolder()
         let writer = RecordingWriter(settings(folder), logger: logger)
         writer.start()
@@ -84,7 +84,7 @@ import Testing
         #expect(folder.names("kept") == [])
     }
 
-    @Test func recordingsOfOneSecondAreNumbered() throws {
+    @Test func `recordings of one second are numbered`() throws {
         let folder = try TemporaryFolder()
         for _ in 0..<3 { record(try speech(20), in: folder) }
         #expect(
@@ -93,7 +93,7 @@ import Testing
             ])
     }
 
-    @Test func whatAKillLeftBehindIsSavedAsFarAsItIsWhole() throws {
+    @Test func `what a kill left behind is saved as far as it is whole`() throws {
         let folder = try TemporaryFolder()
         let packets = try speech(1_000)
         do {
@@ -131,7 +131,7 @@ import Testing
         #expect(try folder.decodedSamples(folder.path + "/kept/20200102T030405Z-Longer.opus") > 14 * 48_000)
     }
 
-    @Test func theOldestGoFirstAndNothingElseIsTouched() throws {
+    @Test func `the oldest go first and nothing else is touched`() throws {
         let folder = try TemporaryFolder()
         let names = [
             "20250101T000000Z-Old.opus", "20260601T000000Z-A.opus", "20260602T000000Z-B.opus",
@@ -155,7 +155,7 @@ import Testing
             ])
     }
 
-    @Test func aBurstThatIsLongerThanAllMayBeIsCutOff() throws {
+    @Test func `a burst that is longer than all may be is cut off`() throws {
         let folder = try TemporaryFolder()
         record(try speech(3_000), in: folder, keep: 60_000)
         let name = try #require(folder.names("kept").first)
@@ -164,7 +164,7 @@ import Testing
         #expect(run("opusinfo", folder.path + "/kept/" + name).status == 0)
     }
 
-    @Test func aFolderThatCannotBeMadeIsToldOnceAndDisturbsNobody() throws {
+    @Test func `a folder that cannot be made is told once and disturbs nobody`() throws {
         let lines = LogLines()
         let writer = RecordingWriter(
             RecordingSettings(folder: "/dev/full/kept"), logger: Logger(label: "test") { _ in lines })
@@ -178,7 +178,7 @@ import Testing
     }
 
     /// The disk is full in the middle of a file: half a recording is none, the next one is whole, and both changes are told once.
-    @Test func aDiskThatFillsUpWithinABurstLeavesNoHalfOfIt() throws {
+    @Test func `a disk that fills up within a burst leaves no half of it`() throws {
         let folder = try TemporaryFolder()
         let lines = LogLines()
         let writer = RecordingWriter(settings(folder), logger: Logger(label: "test") { _ in lines })
@@ -203,7 +203,7 @@ import Testing
         #expect(folder.names("kept").count == 1 && writer.recordings == 1 && lines.warnings == 1)
     }
 
-    @Test func aClockTenYearsAheadAtAStartDeletesNothing() throws {
+    @Test func `a clock ten years ahead at a start deletes nothing`() throws {
         let folder = try TemporaryFolder()
         var month = settings(folder)
         month.age = .seconds(30 * 86_400)
@@ -242,7 +242,7 @@ import Testing
         #expect(folder.names("kept").isEmpty)
     }
 
-    @Test func whatIsTooOldGoesThoughNobodySpeaks() throws {
+    @Test func `what is too old goes though nobody speaks`() throws {
         let folder = try TemporaryFolder()
         var month = settings(folder)
         month.age = .seconds(30 * 86_400)

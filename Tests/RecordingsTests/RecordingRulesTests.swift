@@ -6,7 +6,7 @@ import Testing
 @testable import Recordings
 
 @Suite struct RecordingRulesTests {
-    @Test func namesAreSafeWhateverTheTalkerIsCalled() {
+    @Test func `names are safe whatever the talker is called`() {
         var random = SeededGenerator()
         let tricky = [
             "/", ".", "..", "\0", "\n", "-", "~", " ", "'", "\"", "\\", "$", "é", "字", "🎙", "a", "Z", "7", "\u{301}",
@@ -40,9 +40,9 @@ import Testing
         "-0261121T162618Z-Ann.opus",
         "20261121T162618Z-Ann.ogg", "２0261121T162618Z-Ann.opus",
     ])
-    func aFileOfAnotherNameIsNone(name: String) { #expect(RecordingName(name) == nil) }
+    func `a file of another name is none`(name: String) { #expect(RecordingName(name) == nil) }
 
-    @Test func theLengthOfAPacketIsThatOfItsFrames() {
+    @Test func `the length of a packet is that of its frames`() {
         #expect(OpusPacketLength.samples(of: []) == nil)
         #expect(OpusPacketLength.samples(of: [0 << 3]) == 480)
         #expect(OpusPacketLength.samples(of: [3 << 3]) == 2_880)
@@ -73,7 +73,7 @@ import Testing
         return items.map { $0.payload.count > 1 ? $0.payload[1] : nil }
     }
 
-    @Test func whatComesLateIsPutInItsPlace() {
+    @Test func `what comes late is put in its place`() {
         #expect(written([2, 0, 1, 1, 4, 3].map { packet($0) }) == [0, 1, 2, 3, 4])
         // After three seconds, as a repair may.
         let order = [0, 1] + Array(5..<300) + [2, 4, 3]
@@ -83,14 +83,14 @@ import Testing
         #expect(written(late.map { packet($0) })[0..<4] == [0, 1, nil, 3])
     }
 
-    @Test func gapsKeepTheirTimeUnlessTheyAreAbsurd() {
+    @Test func `gaps keep their time unless they are absurd`() {
         #expect(written([packet(0), packet(3)]) == [0, nil, nil, 3])
         #expect(written([packet(0), packet(1, at: 4), packet(2, at: 5)]) == [0, nil, nil, nil, 1, 2])
         #expect(written([packet(0), packet(1, at: 500_000), packet(2, at: 500_001)]).count == 103)
         #expect(written([packet(0), packet(1, at: -50), packet(2, at: 2)]).count < 60, "a clock that goes back")
     }
 
-    @Test func anyPacketsGiveABoundedFile() {
+    @Test func `any packets give a bounded file`() {
         var random = SeededGenerator()
         for _ in 0..<50 {
             var timeline = BurstTimeline()

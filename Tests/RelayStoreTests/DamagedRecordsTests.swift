@@ -97,7 +97,7 @@ import Testing
         #expect(target.files.isEmpty, "nothing was made where it leads")
         unlink(other.file)
         try #require(mkfifo(other.file, 0o600) == 0)
-        #expect(refusal(other.file).contains("no regular file"))
+        #expect(refusal(other.file).contains("not a regular file"))
         unlink(other.file)
         try #require(symlink("/dev/null", other.file + "-wal") == 0)
         #expect(refusal(other.file).contains("relay.sqlite-wal is not opened"))

@@ -107,7 +107,7 @@ import Testing
         #expect(rest.contains { if case .floorIdle = $0 { true } else { false } })
     }
 
-    @Test mutating func `early data that is no join ends the connection`() {
+    @Test mutating func `early data that is not a join ends the connection`() {
         let messages: [ClientMessage] = [
             .floorRequest(.init(requestID: FloorRequestID(rawValue: 1), keyID: 1)), .leave,
         ]

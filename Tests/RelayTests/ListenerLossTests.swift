@@ -24,13 +24,13 @@ import Testing
         return told
     }
 
-    @Test(arguments: [1, 50, 400]) func aTalkersLossIsToldAlikeToFewAndManyListeners(listeners: Int) {
+    @Test(arguments: [1, 50, 400]) func `a talkers loss is told alike to few and many listeners`(listeners: Int) {
         #expect(told(listeners: listeners) { $0 == 3_000 }.allSatisfy { $0 <= 1 })
         let tenth = told(listeners: listeners) { $0 % 10 == 0 }
         #expect(!tenth.isEmpty && tenth.allSatisfy { (8...12).contains($0) }, "\(tenth)")
     }
 
-    @Test func theFirstValueOfABurstIsToldEvenIfItIsNone() {
+    @Test func `the first value of a burst is told even if it is none`() {
         var loss = TalkerLoss()
         loss.note(isRepaired: false)
         let start = Instant(nanoseconds: 0)
@@ -40,7 +40,7 @@ import Testing
         #expect(loss.update(worst: 0.2, interval: interval, at: start + .seconds(4)) == 20)
     }
 
-    @Test func whatWasMissedOfAnEarlierBurstDoesNotCountForTheNext() {
+    @Test func `what was missed of an earlier burst does not count for the next`() {
         var reception = ListenerReception()
         reception.note(.init(ssrc: talker, received: 100, lost: 100, highestSequence: 199, jitter: 0))
         #expect(reception.loss(of: talker) == 0.5)

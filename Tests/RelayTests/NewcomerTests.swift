@@ -212,13 +212,13 @@ private struct Gate {
     @Test mutating func `a no, and no answer, are told; nobody is asked about somebody without a name`() {
         var refused = gate.question(1, name: "Anna")
         _ = gate.run(&refused, as: 1)
-        #expect(gate.pass(decide(false, 1), to: &refused, 1) == .failure(.notAdmitted("the creator says no")))
+        #expect(gate.pass(decide(false, 1), to: &refused, 1) == .failure(.notAdmitted("the creator refused")))
         var silent = gate.question(2, name: "Bert")
         _ = gate.run(&silent, as: 2)
         #expect(gate.core.nextDeadline == gate.now + .seconds(10), "the first one may still join")
         gate.now = gate.now + .seconds(60)
         let actions = gate.core.handle(.deadline, at: gate.now)
-        #expect(gate.pass(actions, to: &silent, 2) == .failure(.notAdmitted("the creator has not answered")))
+        #expect(gate.pass(actions, to: &silent, 2) == .failure(.notAdmitted("the creator did not answer")))
         #expect(gate.notes.last == .joinSettled(channel: gate.channel.name, member: member(2), .unanswered))
         var nameless = gate.question(3)
         guard case .failure(.notAdmitted)? = gate.run(&nameless, as: 3) else {
@@ -248,7 +248,7 @@ private struct Gate {
             #expect(gate.run(&machine, as: number) == nil)
         }
         var more = gate.question(17, name: "N 17")
-        #expect(gate.run(&more, as: 17) == .failure(.busy("too many wait for the creator's answer")))
+        #expect(gate.run(&more, as: 17) == .failure(.busy("too many members wait for the creator's answer")))
         let ended = gate.core.handle(.end(gate.channel.id, "deleted"), at: gate.now)
         for number in UInt64(1)...16 {
             guard case .invitationRefused(let refused)? = ended.sent(to: ConnectionID(number: number)).first else {

@@ -52,7 +52,7 @@ import Testing
         // Helpers take part from 256 listeners on.
         (Relay(listeners: 280), Relay(listeners: 280, helpers: 2)),
     ])
-    func aListenersPacketCostsNoAllocation(_ less: Relay, _ more: Relay) throws {
+    func `a listeners packet costs no allocation`(_ less: Relay, _ more: Relay) throws {
         // On a busy machine the relay's other work falls into the count, once a second for each listener: then once more.
         var (few, many) = (0.0, Double.infinity)
         for _ in 1...6 where many - few >= 8 {

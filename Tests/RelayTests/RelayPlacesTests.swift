@@ -105,7 +105,7 @@ import Testing
             _ = machine.handle(event, at: now)
         }
         let soon = now + .seconds(1)
-        let lost = RelayLinkError.lost("an earlier attempt has taken its place")
+        let lost = RelayLinkError.lost("an earlier attempt replaced it")
         #expect(
             machine.handle(.connectionEnded(.replaced), at: soon) == [
                 .linkLost, .close(.none), .tell(.unavailable(lost, retryAfter: .milliseconds(250))),

@@ -15,7 +15,7 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
 }
 
 @Suite struct SettingsFileTests {
-    @Test func everyKindOfSettingIsRead() throws {
+    @Test func `every kind of setting is read`() throws {
         let text = """
             name = "Güter\\u00e4mter"
             port = 0x1F_90
@@ -54,7 +54,7 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         }
     }
 
-    @Test func severalMistakesAreReportedTogetherInTheOrderOfTheFile() {
+    @Test func `several mistakes are reported together in the order of the file`() {
         let found = problems(
             """
             tail = 200
@@ -82,17 +82,17 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
             ])
     }
 
-    @Test func anUnknownKeyFarFromAnyOtherGetsTheListOfKnownOnes() {
+    @Test func `an unknown key far from any other gets the list of known ones`() {
         let found = problems("xyzzy = 1\nname = \"a\"") { $0.required("name", .string) }
         #expect(found == ["t.toml:1:1: xyzzy: is not known; known here: name"])
     }
 
-    @Test func anUnknownTableIsReported() {
+    @Test func `an unknown table is reported`() {
         let found = problems("[relai]\nhost = \"a\"") { $0.table("relay")?.required("host", .string) }
         #expect(found == ["t.toml:1:2: relai: is not known; did you mean 'relay'?"])
     }
 
-    @Test func aTableThatIsReadInTwoPlacesKnowsTheKeysOfBoth() {
+    @Test func `a table that is read in two places knows the keys of both`() {
         let found = problems("[relay]\nhost = \"a\"\nport = 1\ntail = 2\n") { root in
             _ = root.table("relay")?.optional("host", .string)
             _ = root.table("relay")?.optional("port", .integer(in: 1...9))
@@ -100,32 +100,32 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         #expect(found == ["t.toml:4:1: relay.tail: is not known; known here: host, port"])
     }
 
-    @Test func columnsCountCharactersNotBytes() {
+    @Test func `columns count characters not bytes`() {
         let found = problems("\"ä\" = \"öö\" x") { $0.required("ä", .string) }
         #expect(found.count == 1)
         #expect(found.first?.hasPrefix("t.toml:1:12: is not TOML: ") == true)
     }
 
-    @Test func aSyntaxErrorSaysWhereAndWhatToWrite() {
+    @Test func `a syntax error says where and what to write`() {
         let found = problems("a = 1\nb = hello") { _ in }
         #expect(found.count == 1)
         #expect(found.first?.hasPrefix("t.toml:2:5: is not TOML: ") == true)
         #expect(found.first?.hasSuffix("; text needs quotes") == true)
     }
 
-    @Test func aSyntaxErrorThatQuotesWouldNotMendDoesNotAskForThem() {
+    @Test func `a syntax error that quotes would not mend does not ask for them`() {
         let found = problems("[a\nb = 1") { _ in }
         #expect(found.count == 1)
         #expect(found.first?.contains("quotes") == false)
         #expect(found.first?.hasSuffix("; toml.io shows how it is written") == true)
     }
 
-    @Test func anElementOfAnArrayIsNamedByItsOwnPlace() {
+    @Test func `an element of an array is named by its own place`() {
         let found = problems("words = [\"a\",\n  7]") { $0.required("words", .array(of: .string)) }
         #expect(found == ["t.toml:2:3: words: is an integer; write a text in quotes"])
     }
 
-    @Test func aProblemSeenByTheProgramItselfIsPlacedAtItsKey() {
+    @Test func `a problem seen by the program itself is placed at its key`() {
         let found = problems("[a]\nlow = 5\nhigh = 3") { root in
             guard let table = root.table("a") else { return }
             let low = table.required("low", .integer(in: 0...9))
@@ -135,7 +135,7 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         #expect(found == ["t.toml:3:8: a.high: is below 'low'; write a larger number"])
     }
 
-    @Test func aMissingFileAndAnOversizedOneAreRefusedWithReasons() {
+    @Test func `a missing file and an oversized one are refused with reasons`() {
         #expect(throws: SettingsError.self) { try SettingsFile.read(path: "/nonexistent/pttd.toml") { _ in } }
         let large = [UInt8](repeating: UInt8(ascii: "#"), count: SettingsFile.sizeMax + 1)
         #expect {
@@ -145,18 +145,18 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         #expect(throws: SettingsError.self) { try SettingsFile.read(path: "/dev/zero") { _ in } }
     }
 
-    @Test func bytesThatAreNotUTF8AreRefusedAtTheirPlace() {
+    @Test func `bytes that are not UTF 8 are refused at their place`() {
         #expect {
             try SettingsFile.read(bytes: Array("a = 1\nb = \"".utf8) + [0xFF, 0x22], file: "t.toml") { _ in }
         } throws: { "\($0)".hasPrefix("t.toml:2:5: is not TOML: ") && "\($0)".contains("utf-8") }
     }
 
-    @Test func nestingIsBounded() {
+    @Test func `nesting is bounded`() {
         let deep = "a = " + String(repeating: "[", count: 100_000)
         #expect(problems(deep) { _ in }.first?.contains("nested value depth") == true)
     }
 
-    @Test func aFloodOfMistakesIsCutWithACount() throws {
+    @Test func `a flood of mistakes is cut with a count`() throws {
         let text = (0..<100).map { "key\($0) = 1" }.joined(separator: "\n")
         #expect {
             try SettingsFile.read(text: text, file: "t.toml") { _ in }
@@ -170,12 +170,12 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
         ("200ms", Duration.milliseconds(200)), ("1.5s", .milliseconds(1500)), ("2min", .seconds(120)),
         ("0.25h", .seconds(900)), ("0s", .zero),
     ])
-    func durationsAreExact(text: String, duration: Duration) {
+    func `durations are exact`(text: String, duration: Duration) {
         #expect(parseDuration(text) == duration)
     }
 
     @Test(arguments: ["", "5", "ms", "-1s", "1.s", ".5s", "1..5s", "1 s", "1e3s", "1.2345s", "9999999999s", "1S", "1d"])
-    func otherTextsAreNoDurations(text: String) {
+    func `other texts are no durations`(text: String) {
         #expect(parseDuration(text) == nil)
     }
 }

@@ -42,7 +42,7 @@ private func parse(_ text: String) throws(TOMLSyntaxError) -> String {
         ("a=1979-05-27\nb=07:32:00", "{a=date,b=date}"),
         ("[fruit]\napple.colour=1\n[fruit.apple.taste]\nsweet=true", "{fruit={apple={colour=1,taste={sweet=true}}}}"),
     ])
-    func validDocumentsAreUnderstood(text: String, tree: String) throws {
+    func `valid documents are understood`(text: String, tree: String) throws {
         #expect(try parse(text) == tree)
     }
 
@@ -54,12 +54,12 @@ private func parse(_ text: String) throws(TOMLSyntaxError) -> String {
         "a=[]\n[[a]]", "[[a]]\n[a]", "[a]\nx.y=1\n[a.x]", "[a.b.c]\nz=9\n[a]\nb.c.t=1", "a=1\na.b=2", "a=1\n[a.b]",
         "a=\"\u{01}\"", "# \u{00}", "a=1\rb=2", "a = \u{00}",
     ])
-    func invalidDocumentsAreRefused(text: String) {
+    func `invalid documents are refused`(text: String) {
         #expect(throws: TOMLSyntaxError.self) { try parse(text) }
     }
 
     /// Documents cut, spliced and overwritten at random: each is read or refused, at a place within the text.
-    @Test func mutatedDocumentsNeverCrash() {
+    @Test func `mutated documents never crash`() {
         let seed = SeededGenerator.seed()
         var random = SeededGenerator(seed: seed)
         let fragments = [
@@ -92,7 +92,7 @@ private func parse(_ text: String) throws(TOMLSyntaxError) -> String {
         }
     }
 
-    @Test func aNearNameIsFoundAndAFarOneIsNot() {
+    @Test func `a near name is found and a far one is not`() {
         #expect(nearestName(to: "gesutre", among: ["gesture", "name"]) == "gesture")
         #expect(nearestName(to: "Name", among: ["gesture", "name"]) == "name")
         #expect(nearestName(to: "relay", among: ["gesture", "name"]) == nil)

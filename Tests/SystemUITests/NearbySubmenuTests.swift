@@ -165,8 +165,8 @@ import Testing
         show((0..<100).map { channel("\($0)") })
         #expect(numbers.count == NearbySubmenu.linesMax)
         #expect(submenu.view(activeChannel: nil).header == "Choose one to join it; 80 more: 'pttctl nearby'")
-        show([], problem: "avahi-daemon does not run")
-        #expect(submenu.view(activeChannel: nil).header == "avahi-daemon does not run")
+        show([], problem: "avahi-daemon is not running")
+        #expect(submenu.view(activeChannel: nil).header == "avahi-daemon is not running")
     }
 
     @Test mutating func `names are bounded, cannot turn the line around, and those alike have their keys`() {

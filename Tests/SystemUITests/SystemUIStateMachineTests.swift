@@ -237,7 +237,7 @@ struct Rules {
             $0.channel?.transmissionMode = .listenOnly
         }
         #expect(rules.tray.status == .active)
-        #expect(rules.menu.statusLine == "Ready, only to listen" && !rules.menu.canTalk)
+        #expect(rules.menu.statusLine == "Ready to listen" && !rules.menu.canTalk)
     }
 
     @Test func `Talk begins, Stop ends, and Leave leaves`() {

@@ -11,7 +11,7 @@ import Testing
     static let text = (0..<60_000).map { "line \($0)\n" }.joined()
 
     @Test(arguments: [false, true])
-    func allOfATextArrivesAtAReaderThatIsSlow(blocking: Bool) throws {
+    func `all of a text arrives at a reader that is slow`(blocking: Bool) throws {
         let (reading, writing) = try pipeEnds(blocking: blocking)
         defer { close(reading) }
         // A thread of its own, for it waits for the reader.
@@ -25,7 +25,7 @@ import Testing
         #expect(arrived == Array(Self.text.utf8))
     }
 
-    @Test func signalsDoNotCutAText() throws {
+    @Test func `signals do not cut a text`() throws {
         let (reading, writing) = try pipeEnds(blocking: true)
         defer { close(reading) }
         // Without SA_RESTART: a write that waits ends early, with what it has written or with EINTR.
@@ -52,7 +52,7 @@ import Testing
         #expect(arrived == Array(Self.text.utf8))
     }
 
-    @Test func aReaderThatIsGoneEndsTheWriting() throws {
+    @Test func `a reader that is gone ends the writing`() throws {
         signal(SIGPIPE, SIG_IGN)
         let (reading, writing) = try pipeEnds(blocking: true)
         close(reading)

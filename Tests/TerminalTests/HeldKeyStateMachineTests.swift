@@ -7,7 +7,7 @@ import Testing
     private func at(_ milliseconds: Int) -> Instant { .zero + .milliseconds(milliseconds) }
     private func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
 
-    @Test func aHeldKeyIsOnePressAndEndsWhenTheRepeatsStop() {
+    @Test func `a held key is one press and ends when the repeats stop`() {
         var key = HeldKeyStateMachine()
         #expect(key.handle(bytes(" "), at: at(0)) == [.pressed])
         #expect(key.handleTimeout(at: at(600)) == [])
@@ -19,13 +19,13 @@ import Testing
         #expect(key.handle(bytes(" "), at: at(3_000)) == [.pressed])
     }
 
-    @Test func aTapIsReleasedAfterTheKeyboardsDelay() {
+    @Test func `a tap is released after the keyboards delay`() {
         var key = HeldKeyStateMachine()
         _ = key.handle(bytes(" "), at: at(0))
         #expect(key.handleTimeout(at: at(750)) == [.released])
     }
 
-    @Test func aTerminalThatTellsReleasesIsBelieved() {
+    @Test func `a terminal that tells releases is believed`() {
         var key = HeldKeyStateMachine()
         #expect(key.handle(bytes("\u{1B}[32;1:1u"), at: at(0)) == [.pressed])
         #expect(key.nextDeadline == nil)
@@ -36,12 +36,12 @@ import Testing
     @Test(arguments: [
         "q", "\u{03}", "\u{04}", "\u{1B}", "\u{1B}[27u", "\u{1B}[113;1:1u", "\u{1B}[99;5u", "\u{1B}[100;5:1u",
     ])
-    func theUserCanLeave(_ keys: String) {
+    func `the user can leave`(_ keys: String) {
         var key = HeldKeyStateMachine()
         #expect(key.handle(bytes(keys), at: at(0)) == [.quit])
     }
 
-    @Test func otherKeysAndGarbageDoNothing() {
+    @Test func `other keys and garbage do nothing`() {
         var generator = SeededGenerator()
         for text in [
             "a", "\u{1B}[A", "\u{1B}[99;1u", "\u{1B}[x", "\u{1B}OP", "\u{1B}[;;;u", "\u{1B}[999999999999999999999u",

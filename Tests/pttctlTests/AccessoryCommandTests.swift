@@ -12,8 +12,8 @@ import Testing
 @Suite struct AccessoryCommandTests {
     private var address: String { ScriptedAccessories.address }
 
-    @Test("the list names each accessory, its state and its problem")
-    func list() async throws {
+    @Test
+    func `the list names each accessory, its state and its problem`() async throws {
         try await withAccessories { fixture, _, accessories in
             #expect(try await Program.run(fixture, "accessory").output.contains("pttctl accessory scan"))
             var away = AccessoryProperties()
@@ -32,8 +32,8 @@ import Testing
         }
     }
 
-    @Test("a name with line ends forges no line of the status or of what happens")
-    func forgedLines() async throws {
+    @Test
+    func `a name with line ends forges no line of the status or of what happens`() async throws {
         try await withAccessories { fixture, daemon, accessories in
             let process = try Program.start(fixture, ["monitor"])
             #expect(try await eventually { process.output.contains("Accessories") })
@@ -52,8 +52,8 @@ import Testing
         }
     }
 
-    @Test("adding by address tells the steps, the notes and what to do next")
-    func add() async throws {
+    @Test
+    func `adding by address tells the steps, the notes and what to do next`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.know(notes: ["it can be imitated\u{1B}[2J", "copy this:\nRULE\nand that"])
             let outcome = try await Program.run(fixture, "accessory", "add", address.lowercased())
@@ -71,15 +71,15 @@ import Testing
                             note: copy this:
                                 RULE
                                 and that
-                            Try it, nothing is transmitted meanwhile: pttctl accessory test PTT-Z
+                            Try it; nothing is transmitted meanwhile: pttctl accessory test PTT-Z
 
                             """))
             #expect(accessories.asked.all == ["add \(address)"])
         }
     }
 
-    @Test("adding takes a name, a profile, a gesture and a bond, and answers as JSON")
-    func addOptions() async throws {
+    @Test
+    func `adding takes a name, a profile, a gesture and a bond, and answers as JSON`() async throws {
         struct Document: Decodable {
             var accessory: AccessoryProperties
             var notes: [String]
@@ -98,8 +98,8 @@ import Testing
         }
     }
 
-    @Test("adding by name scans for it, and the scan ends")
-    func addByName() async throws {
+    @Test
+    func `adding by name scans for it, and the scan ends`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.know([ScriptedAccessories.device])
             let outcome = try await Program.run(fixture, "accessory", "add", "ptt-z")
@@ -108,8 +108,8 @@ import Testing
         }
     }
 
-    @Test("a name that two buttons in sight have adds neither")
-    func addAmbiguous() async throws {
+    @Test
+    func `a name that two buttons in sight have adds neither`() async throws {
         try await withAccessories { fixture, _, accessories in
             var other = ScriptedAccessories.device
             (other.address, other.signalStrength) = ("C4:11:22:33:44:66", -80)
@@ -121,8 +121,8 @@ import Testing
         }
     }
 
-    @Test("what the daemon refuses is told in its words, with status 1")
-    func refusals() async throws {
+    @Test
+    func `what the daemon refuses is told in its words, with status 1`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.show([ScriptedAccessories.button])
             await accessories.refuse(.refused, "the adapter is off; switch it on")
@@ -138,8 +138,8 @@ import Testing
         }
     }
 
-    @Test("bindings, gesture and bond are set, shown and remembered; an accessory is removed")
-    func settings() async throws {
+    @Test
+    func `bindings, gesture and bond are set, shown and remembered; an accessory is removed`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.show([ScriptedAccessories.button])
             #expect(
@@ -168,8 +168,10 @@ import Testing
         }
     }
 
-    @Test("a control, an action or an accessory that is none is told with the nearest, and nothing is asked")
-    func nearest() async throws {
+    @Test
+    func `a control, an action or an accessory that is none is told with the nearest, and nothing is asked`()
+        async throws
+    {
         try await withAccessories { fixture, _, accessories in
             await accessories.show([ScriptedAccessories.button])
             for (arguments, status, words) in [
@@ -188,22 +190,20 @@ import Testing
         }
     }
 
-    @Test(
-        "a wrong command line ends with 64 and says what is right",
-        arguments: [
-            (["scan", "--seconds", "0"], "more than 0"), (["test", "x", "--seconds", "1e9"], "at most 86400"),
-            (["add"], "Missing expected argument '<device>'"), (["add", "x", "--name", ""], "--name is empty"),
-            (["add", "x", "--name", String(repeating: "x", count: 65)], "at most 64"),
-            (["learn", "--name", ""], "--name is empty"), (["bonded-only", "x", "maybe"], "'on' and 'off'"),
-        ])
-    func usage(arguments: [String], words: String) async throws {
+    @Test(arguments: [
+        (["scan", "--seconds", "0"], "more than 0"), (["test", "x", "--seconds", "1e9"], "at most 86400"),
+        (["add"], "Missing expected argument '<device>'"), (["add", "x", "--name", ""], "--name is empty"),
+        (["add", "x", "--name", String(repeating: "x", count: 65)], "at most 64"),
+        (["learn", "--name", ""], "--name is empty"), (["bonded-only", "x", "maybe"], "'on' and 'off'"),
+    ])
+    func `a wrong command line ends with 64 and says what is right`(arguments: [String], words: String) async throws {
         let process = try ChildProcess([try Program.path(), "accessory"] + arguments)
         #expect(try await process.end() == 64)
         #expect(process.errors.contains(words), "\(process.errors)")
     }
 
-    @Test("the configured channels are listed and changed; the last message is played again")
-    func channels() async throws {
+    @Test
+    func `the configured channels are listed and changed; the last message is played again`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture, joined: true)
             await daemon.api?.update(channels: ["Crew", "Base"])
@@ -224,13 +224,13 @@ import Testing
         }
     }
 
-    @Test("what the relay keeps is listed, and played again by its number")
-    func history() async throws {
+    @Test
+    func `what the relay keeps is listed, and played again by its number`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture, joined: true)
             let lines = try await Program.run(fixture, "history").output.split(separator: "\n")
             #expect(lines.count == 4)
-            #expect(lines[0].hasPrefix(" 1  ") && lines[0].hasSuffix("   0.9 s  Bob  (goes on)"), "\(lines)")
+            #expect(lines[0].hasPrefix(" 1  ") && lines[0].hasSuffix("   0.9 s  Bob  (still going on)"), "\(lines)")
             #expect(lines[1].hasSuffix("  12.3 s  Here  (this device)"), "\(lines)")
             #expect(lines[2].contains("   4.2 s  A") && !lines[2].contains("\u{1B}"), "\(lines)")
             #expect(lines[3].hasSuffix("before this device joined)"), "\(lines)")
@@ -247,15 +247,16 @@ import Testing
             #expect(beyond.status == 1 && beyond.errors.contains("'pttctl history' lists 4"), "\(beyond)")
             #expect(try await Program.run(fixture, "replay", "0").status == 64)
             let both = try await Program.run(fixture, "replay", "--relay", "2")
-            #expect(both.status == 64 && both.errors.contains("leave out one of them"), "\(both)")
+            #expect(both.status == 64 && both.errors.contains("leave one of them out"), "\(both)")
             await daemon.refuse(.transmissionNotFound, "the relay keeps no messages of this channel")
             let refused = try await Program.run(fixture, "history")
             #expect(refused == Outcome(status: 1, errors: "pttctl: the relay keeps no messages of this channel\n"))
         }
     }
 
-    @Test("shells complete accessories, their controls and actions, and nothing that a shell would act on")
-    func completion() async throws {
+    @Test
+    func `shells complete accessories, their controls and actions, and nothing that a shell would act on`() async throws
+    {
         try await withAccessories { fixture, _, accessories in
             var evil = ScriptedAccessories.button
             (evil.id, evil.name) = ("$(touch /tmp/x)", "$(touch /tmp/x)")

@@ -14,8 +14,10 @@ import Testing
 
     // MARK: Scan
 
-    @Test("into a pipe the scan writes a line for each news, and Ctrl-C ends it with 0 and the daemon's scan with it")
-    func scan() async throws {
+    @Test
+    func `into a pipe the scan writes a line for each news, and Ctrl-C ends it with 0 and the daemon's scan with it`()
+        async throws
+    {
         try await withAccessories { fixture, _, accessories in
             var device = ScriptedAccessories.device
             await accessories.know([device])
@@ -53,8 +55,8 @@ import Testing
         var t: Int64
     }
 
-    @Test("as JSON each line has the whole device; the scan ends after its seconds")
-    func scanJSON() async throws {
+    @Test
+    func `as JSON each line has the whole device; the scan ends after its seconds`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.know([ScriptedAccessories.device, DiscoveredDevice(address: "00:00:00:00:00:01")])
             let outcome = try await Program.run(fixture, "accessory", "scan", "--json", "--seconds", "0.2")
@@ -68,8 +70,8 @@ import Testing
         }
     }
 
-    @Test("a scan that is killed, or whose reader leaves, ends the daemon's scan", arguments: [true, false])
-    func scanDies(isKilled: Bool) async throws {
+    @Test(arguments: [true, false])
+    func `a scan that is killed, or whose reader leaves, ends the daemon's scan`(isKilled: Bool) async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.know([ScriptedAccessories.device])
             if isKilled {
@@ -86,8 +88,8 @@ import Testing
         }
     }
 
-    @Test("on a terminal the list is drawn in its place, and its last picture stays")
-    func scanTerminal() async throws {
+    @Test
+    func `on a terminal the list is drawn in its place, and its last picture stays`() async throws {
         try await withAccessories { fixture, _, accessories in
             await accessories.know([ScriptedAccessories.device])
             let process = try terminal(fixture, "accessory scan --seconds 0.8")
@@ -117,8 +119,10 @@ import Testing
 
     // MARK: Test
 
-    @Test("a test shows each press with its length and latency, changes of the accessory, and figures at the end")
-    func test() async throws {
+    @Test
+    func `a test shows each press with its length and latency, changes of the accessory, and figures at the end`()
+        async throws
+    {
         try await withAccessories { fixture, _, accessories in
             await accessories.show([ScriptedAccessories.button])
             let process = try Program.start(fixture, ["accessory", "test", "ptt-z"])
@@ -136,7 +140,7 @@ import Testing
             process.signal(SIGINT)
             #expect(try await process.end() == 0)
             let text = process.output
-            for words in ["● ptt", "DOWN", "○ ptt", "battery 84 %", "the connection is gone: press it"] {
+            for words in ["● ptt", "DOWN", "○ ptt", "battery 84 %", "the connection was lost: press it"] {
                 #expect(text.contains(words), "\(words) in \(text)")
             }
             #expect(text.contains("ptt: 1 press, held 0.50 s (median)\nlatency of 2: median "), "\(text)")
@@ -165,8 +169,10 @@ import Testing
         var latency: Latency?
     }
 
-    @Test("as JSON: the state, each edge, and the figures; a hundred presses are a hundred, with real latencies")
-    func testJSON() async throws {
+    @Test
+    func `as JSON: the state, each edge, and the figures; a hundred presses are a hundred, with real latencies`()
+        async throws
+    {
         try await withAccessories { fixture, _, accessories in
             await accessories.show([ScriptedAccessories.button])
             let process = try Program.start(fixture, ["accessory", "test", address, "--json", "--seconds", "60"])
@@ -192,8 +198,9 @@ import Testing
         }
     }
 
-    @Test("a test without a press, one whose accessory is removed, and one whose daemon ends, end with 1")
-    func testEnds() async throws {
+    @Test
+    func `a test without a press, one whose accessory is removed, and one whose daemon ends, end with 1`() async throws
+    {
         try await withAccessories { fixture, daemon, accessories in
             await accessories.show([ScriptedAccessories.button])
             let outcome = try await Program.run(fixture, "accessory", "test", "PTT-Z", "--seconds", "0.1")
@@ -215,8 +222,8 @@ import Testing
 
     // MARK: Learn
 
-    @Test("learning prompts, shows the profile that was written, and tries it")
-    func learn() async throws {
+    @Test
+    func `learning prompts, shows the profile that was written, and tries it`() async throws {
         try await withAccessories { fixture, _, accessories in
             let process = try Program.start(fixture, ["accessory", "learn", address, "--name", "My button"])
             #expect(try await accessories.asked.wait(for: 1) == ["learn \(address) My button"])
@@ -246,8 +253,8 @@ import Testing
         }
     }
 
-    @Test("a session that fails ends with 1 and its reason; Ctrl-C cancels it", arguments: [true, false])
-    func learnFails(isInterrupted: Bool) async throws {
+    @Test(arguments: [true, false])
+    func `a session that fails ends with 1 and its reason; Ctrl-C cancels it`(isInterrupted: Bool) async throws {
         try await withAccessories { fixture, _, accessories in
             let process = try Program.start(fixture, ["accessory", "learn", "--json"])
             #expect(try await accessories.asked.wait(for: 1) == ["learn - -"])
@@ -265,8 +272,8 @@ import Testing
         }
     }
 
-    @Test("that a learned button was not added is told, and fails")
-    func learnedAndNotAdded() async throws {
+    @Test
+    func `that a learned button was not added is told, and fails`() async throws {
         try await withAccessories { fixture, _, accessories in
             let process = try Program.start(fixture, ["accessory", "learn", "C4:11:22:33:44:55"])
             #expect(try await accessories.asked.wait(for: 1).count == 1)
@@ -280,8 +287,8 @@ import Testing
         }
     }
 
-    @Test("learning without an accessory writes the profile only")
-    func learnProfile() async throws {
+    @Test
+    func `learning without an accessory writes the profile only`() async throws {
         try await withAccessories { fixture, _, accessories in
             let process = try Program.start(fixture, ["accessory", "learn", "--profile-only"])
             #expect(try await accessories.asked.wait(for: 1) == ["learn - - profile-only"])

@@ -20,8 +20,8 @@ import Testing
         return device
     }
 
-    @Test("first what could be added, then what is an accessory, what cannot be one, and the rest; each by strength")
-    func order() {
+    @Test
+    func `first what could be added, then what is an accessory, what cannot be one, and the rest; each by strength`() {
         var list = ScanList()
         for device in [
             device("1", "", -30), device("2", "Watch", -40),
@@ -33,8 +33,8 @@ import Testing
         #expect(list.hasCandidate)
     }
 
-    @Test("only what is different is news, and the exact strength is not")
-    func news() {
+    @Test
+    func `only what is different is news, and the exact strength is not`() {
         var list = ScanList()
         #expect(list.found(device("1", "PTT-Z")) == .found)
         #expect(!list.hasCandidate)
@@ -46,8 +46,8 @@ import Testing
         #expect(list.found(device("1", "PTT-Z", -61)) == .found)
     }
 
-    @Test("a flood of devices is counted and not kept")
-    func flood() {
+    @Test
+    func `a flood of devices is counted and not kept`() {
         var list = ScanList()
         let size = TerminalSize(columns: 80, rows: 24)
         for number in 0..<(ScanList.devicesMax + 50) { _ = list.found(device("\(number)", "", -70)) }
@@ -55,11 +55,12 @@ import Testing
         let lines = list.lines(size: size, all: false, hints: ["hint"])
         #expect(lines.count == 3 && lines[1].contains("\(ScanList.devicesMax + 50) without a name"), "\(lines)")
         let all = list.lines(size: size, all: true, hints: ["hint"])
-        #expect(all.count == 24 && all[22].contains("\(ScanList.devicesMax - 21) more that do not fit"), "\(all[22])")
+        #expect(
+            all.count == 24 && all[22].contains("\(ScanList.devicesMax - 21) more than the screen shows"), "\(all[22])")
     }
 
-    @Test("a name from the air moves nothing on the terminal")
-    func hostile() {
+    @Test
+    func `a name from the air moves nothing on the terminal`() {
         let line = ScanList.line(device("1", "\u{1B}[2J\nPTT\u{202E}", -50, profile: "x\u{9B}1m"))
         #expect(line.unicodeScalars.filter(\.isTerminalControl).isEmpty, "\(line)")
         let news = ScanList.line(.found, device("1\n2", "a\nfound\tb", nil, refusal: "\u{1B}c"))
@@ -68,8 +69,8 @@ import Testing
         #expect(news.split(separator: "\t").count == 5)
     }
 
-    @Test("why a device cannot be used is said in full, below one another where the terminal is narrow")
-    func reasons() {
+    @Test
+    func `why a device cannot be used is said in full, below one another where the terminal is narrow`() {
         let itag = device(
             "1", "iTAG", -50, profile: "itag", refusal: "it tells clicks and no releases, so it would keep talking")
         let lines = ScanList.lines(itag, columns: 80)
@@ -79,17 +80,17 @@ import Testing
         #expect(ScanList.lines(itag, columns: 200) == [ScanList.line(itag)])
     }
 
-    @Test("the strength is shown in steps", arguments: [(-40, "▂▄▆█"), (-60, "▂▄▆ "), (-79, "▂▄  "), (-95, "▂   ")])
-    func bars(strength: Int, picture: String) {
+    @Test(arguments: [(-40, "▂▄▆█"), (-60, "▂▄▆ "), (-79, "▂▄  "), (-95, "▂   ")])
+    func `the strength is shown in steps`(strength: Int, picture: String) {
         #expect(ScanList.line(device("1", "x", strength)).hasPrefix("\(picture)  \(strength)  x"))
     }
 
-    @Test("a line says what the device is, or why it cannot be used")
-    func verdicts() {
+    @Test
+    func `a line says what the device is, or why it cannot be used`() {
         #expect(device("1", "x", profile: "ptt-z").verdict == "The ptt-z")
         #expect(device("1", "x", refusal: "it tells clicks only").verdict == "no talk button: it tells clicks only")
         #expect(device("1", "x", accessory: "Mine").verdict == "is the accessory 'Mine' already")
-        #expect(device("1").verdict == "no profile fits (yet)")
+        #expect(device("1").verdict == "no profile matches (yet)")
         #expect(device("1").nameText == "(no name)")
     }
 }
@@ -97,8 +98,8 @@ import Testing
 @Suite struct PressLogTests {
     private func at(_ milliseconds: Int) -> Instant { Instant(nanoseconds: Int64(milliseconds) * 1_000_000) }
 
-    @Test("a press tells its latency, its release also how long it was held")
-    func edges() {
+    @Test
+    func `a press tells its latency, its release also how long it was held`() {
         var log = PressLog()
         let down = log.handle("ptt", isDown: true, received: at(100), at: at(102))
         #expect(down == .init(control: "ptt", down: true, time: 100_000_000, latency: 2, held: nil))
@@ -110,20 +111,20 @@ import Testing
             ])
     }
 
-    @Test("controls are told apart; what is still down, and a release alone, are said")
-    func controls() {
+    @Test
+    func `controls are told apart; what is still down, and a release alone, are said`() {
         var log = PressLog()
         #expect(log.handle("soft1", isDown: false, received: at(1), at: at(2)).held == nil)
         _ = log.handle("ptt", isDown: true, received: at(3), at: at(4))
         #expect(log.figures.map(\.control) == ["ptt", "soft1"])
         #expect(log.summary(of: "x").contains("soft1: 0 presses, 1 release"))
-        #expect(log.summary(of: "x").last == "ptt is still down")
+        #expect(log.summary(of: "x").last == "ptt is still pressed")
         #expect(log.presses == 1)
-        #expect(PressLog().summary(of: "x") == ["No press was heard."])
+        #expect(PressLog().summary(of: "x") == ["No press arrived."])
     }
 
-    @Test("a button that tells clicks only is noticed, and what to do about it said")
-    func clicks() {
+    @Test
+    func `a button that tells clicks only is noticed, and what to do about it said`() {
         var log = PressLog()
         for start in [0, 1_000, 2_000] {
             _ = log.handle("ptt", isDown: true, received: at(start), at: at(start))
@@ -135,8 +136,8 @@ import Testing
         #expect(!log.summary(of: "B").contains { $0.contains("toggle") }, "one was held")
     }
 
-    @Test("percentiles are by nearest rank")
-    func percentiles() {
+    @Test
+    func `percentiles are by nearest rank`() {
         let values = (1...100).shuffled().map { Duration.milliseconds($0) }
         let figures = Percentiles(values)
         #expect(figures?.median == .milliseconds(50) && figures?.p95 == .milliseconds(95))
@@ -145,8 +146,8 @@ import Testing
         #expect(Percentiles([]) == nil)
     }
 
-    @Test("whatever edges come, every press and release is counted, and no length or latency is negative")
-    func random() {
+    @Test
+    func `whatever edges come, every press and release is counted, and no length or latency is negative`() {
         var generator = SeededGenerator()
         var log = PressLog()
         var (presses, releases, now) = (0, 0, 0)
@@ -164,8 +165,8 @@ import Testing
         #expect(log.figures.map(\.releases).reduce(0, +) == releases)
     }
 
-    @Test("numbers are written plainly", arguments: [(0.0, "0.00 s"), (1_234.0, "1.23 s"), (59_996.0, "60.00 s")])
-    func numbers(milliseconds: Double, text: String) {
+    @Test(arguments: [(0.0, "0.00 s"), (1_234.0, "1.23 s"), (59_996.0, "60.00 s")])
+    func `numbers are written plainly`(milliseconds: Double, text: String) {
         #expect(seconds(milliseconds) == text)
         #expect(tenths(1.25) == "1.3" && tenths(0) == "0.0")
     }
@@ -173,17 +174,16 @@ import Testing
 
 @Suite struct NearestNameTests {
     @Test(
-        "the name that was meant is found, and a far one is not",
         arguments: [
             ("sfot1", "soft1"), ("soft", "soft1"), ("EMERGENCY", "emergency"), ("emrgency", "emergency"), ("pt", "ptt"),
             ("transmit", nil), ("", nil), ("zzz", nil),
         ] as [(String, String?)])
-    func nearest(text: String, expected: String?) {
+    func `the name that was meant is found, and a far one is not`(text: String, expected: String?) {
         #expect(NearestName.of(text, among: ["ptt", "soft1", "emergency"]) == expected)
     }
 
-    @Test("a text without end costs no time")
-    func bounded() {
+    @Test
+    func `a text without end costs no time`() {
         #expect(NearestName.of(String(repeating: "x", count: 100_000), among: ["ptt"]) == nil)
     }
 }
@@ -195,8 +195,8 @@ import Testing
         return device
     }
 
-    @Test("the device in sight is meant, once others of its name had a moment to show themselves")
-    func found() throws {
+    @Test
+    func `the device in sight is meant, once others of its name had a moment to show themselves`() throws {
         var finder = DeviceFinder("ptt-z")
         finder.handle(device("1", "Watch", -30), at: .zero)
         finder.handle(device("2", "PTT-Z", nil), at: .zero)
@@ -206,8 +206,8 @@ import Testing
         #expect(try finder.decision(at: .zero + .seconds(7))?.address == "3")
     }
 
-    @Test("two in sight of one name are told apart by address, the nearer one first")
-    func ambiguous() {
+    @Test
+    func `two in sight of one name are told apart by address, the nearer one first`() {
         var finder = DeviceFinder("PTT-Z")
         finder.handle(device("1", "PTT-Z", -80), at: .zero)
         finder.handle(device("2", "PTT-Z", -60), at: .zero)
@@ -215,8 +215,8 @@ import Testing
         #expect(failure?.description.contains("2 (-60 dBm), 1 (-80 dBm)") == true)
     }
 
-    @Test("of two of one name the one that is no accessory yet is meant")
-    func anotherOne() throws {
+    @Test
+    func `of two of one name the one that is no accessory yet is meant`() throws {
         var finder = DeviceFinder("PTT-Z")
         var mine = device("1", "PTT-Z", -40)
         mine.accessory = "left"
@@ -226,20 +226,18 @@ import Testing
         #expect(try finder.decision(at: .zero + .seconds(1))?.address == "2")
     }
 
-    @Test(
-        "an address with a slip in it is not looked for as a name",
-        arguments: [
-            "C4:11:22:33:44:5G", "C4-11-22-33-44-55", "C4:11:22:33:44", "C4:11:22:33:44:5", "C4:11:22:33:44:55:66",
-        ])
-    func slip(text: String) { #expect(text.resemblesBluetoothAddress && !text.isBluetoothAddress) }
+    @Test(arguments: [
+        "C4:11:22:33:44:5G", "C4-11-22-33-44-55", "C4:11:22:33:44", "C4:11:22:33:44:5", "C4:11:22:33:44:55:66",
+    ])
+    func `an address with a slip in it is not looked for as a name`(text: String) {
+        #expect(text.resemblesBluetoothAddress && !text.isBluetoothAddress)
+    }
 
-    @Test(
-        "names and addresses are no slips",
-        arguments: ["C4:11:22:33:44:55", "PTT-Z", "BBC micro:bit [zuvop]", "BP-01", "left", "WM500_0042", "A-B-C-D"])
-    func noSlip(text: String) { #expect(!text.resemblesBluetoothAddress) }
+    @Test(arguments: ["C4:11:22:33:44:55", "PTT-Z", "BBC micro:bit [zuvop]", "BP-01", "left", "WM500_0042", "A-B-C-D"])
+    func `names and addresses are no slips`(text: String) { #expect(!text.resemblesBluetoothAddress) }
 
-    @Test("when time is up one that is known will do, and otherwise it says what to do")
-    func timeUp() throws {
+    @Test
+    func `when time is up one that is known will do, and otherwise it says what to do`() throws {
         var finder = DeviceFinder("PTT-Z")
         let failure = #expect(throws: Failure.self) { try finder.lastDecision() }
         #expect(failure?.description.contains("press its button meanwhile") == true)
@@ -259,14 +257,14 @@ import Testing
         return snapshot
     }
 
-    @Test("an accessory is meant by its id, its name or its address", arguments: ["left", "Left", "C4:00", "c4:00"])
-    func found(text: String) throws {
+    @Test(arguments: ["left", "Left", "C4:00", "c4:00"])
+    func `an accessory is meant by its id, its name or its address`(text: String) throws {
         let snapshot = try snapshot([("left", "PTT-Z", "C4:00"), ("right", "PTT-Z", "C4:01")])
         #expect(try ChosenAccessory.find(text, in: snapshot).properties.id == "left")
     }
 
-    @Test("a name that several have, or none, is told with those there are")
-    func failures() throws {
+    @Test
+    func `a name that several have, or none, is told with those there are`() throws {
         let snapshot = try snapshot([("left", "PTT-Z", "C4:00"), ("my right", "PTT-Z", "C4:01")])
         let several = #expect(throws: Failure.self) { try ChosenAccessory.find("ptt-z", in: snapshot) }
         #expect(several?.description.contains("left, 'my right'") == true)
@@ -276,35 +274,31 @@ import Testing
         #expect(empty?.description.contains("pttctl accessory scan") == true)
     }
 
-    @Test(
-        "a word for the shell is one word, whatever is in it",
-        arguments: [
-            ("PTT-Z", "PTT-Z"), ("my button", "'my button'"), ("a'b", "'a'\\''b'"), ("$(x)", "'$(x)'"), ("", "''"),
-        ])
-    func words(text: String, expected: String) {
+    @Test(arguments: [
+        ("PTT-Z", "PTT-Z"), ("my button", "'my button'"), ("a'b", "'a'\\''b'"), ("$(x)", "'$(x)'"), ("", "''"),
+    ])
+    func `a word for the shell is one word, whatever is in it`(text: String, expected: String) {
         #expect(text.shellWord == expected)
     }
 
-    @Test("completions offer only what no shell takes for more than letters")
-    func safe() {
+    @Test
+    func `completions offer only what no shell takes for more than letters`() {
         #expect(
             Completion.safe(["b", "$(reboot)", "a b", "-x", "", "C4:11", "a\u{1B}", "`id`", "é"]) == ["C4:11", "b"])
     }
 
-    @Test(
-        "addresses are told from names",
-        arguments: [
-            ("C4:11:22:33:44:55", true), ("c4:11:22:33:44:5f", true), ("C4:11:22:33:44", false),
-            ("C4:11:22:33:44:5G", false), ("PTT-Z", false), ("C4:11:22:33:44:5٣", false),
-        ])
-    func addresses(text: String, expected: Bool) {
+    @Test(arguments: [
+        ("C4:11:22:33:44:55", true), ("c4:11:22:33:44:5f", true), ("C4:11:22:33:44", false),
+        ("C4:11:22:33:44:5G", false), ("PTT-Z", false), ("C4:11:22:33:44:5٣", false),
+    ])
+    func `addresses are told from names`(text: String, expected: Bool) {
         #expect(text.isBluetoothAddress == expected)
     }
 }
 
 @Suite struct WordsTests {
-    @Test("each step of learning has words that can be read from afar")
-    func learning() {
+    @Test
+    func `each step of learning has words that can be read from afar`() {
         var now = LearningProperties()
         (now.step, now.round, now.prompt) = (.press, 2, "Press \u{1B}[1mit")
         let lines = LearnScreen.lines(now)
@@ -317,8 +311,8 @@ import Testing
         #expect(Set(LearnScreen.lines(now)[1...3].map(\.columns)).count == 1, "a box")
     }
 
-    @Test("the configured channels are listed in their order, with a mark at the one that is joined")
-    func channels() {
+    @Test
+    func `the configured channels are listed in their order, with a mark at the one that is joined`() {
         #expect(Channel.lines(.init(channels: ["Team", "Base"], active: "Base")) == ["  Team", "* Base"])
         #expect(Channel.lines(.init(channels: [], active: nil)) == ["No channel is configured."])
         #expect(Channel.lines(.init(channels: ["Team"], active: "Guest")).last?.hasPrefix("* Guest (joined;") == true)
@@ -326,8 +320,8 @@ import Testing
             Channel.unknown("taem", ["Team", "My Base"]).contains("did you mean 'Team'? there are: Team, 'My Base'"))
     }
 
-    @Test("JSON keeps control characters as escapes")
-    func json() throws {
+    @Test
+    func `JSON keeps control characters as escapes`() throws {
         #expect(try jsonText(["a\u{9B}\u{E0001}\u{202E}é"]) == #"["a\u009b\udb40\udc01\u202eé"]"#)
     }
 }

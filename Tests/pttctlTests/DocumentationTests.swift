@@ -35,10 +35,10 @@ import Testing
         "\(#filePath)".replacing("Tests/pttctlTests/DocumentationTests.swift", with: "docs/man/\(name)")
     }
 
-    @Test(
-        "every sub-command, option and value of a program is in its manual page, and no other option is",
-        arguments: pages.sorted { $0.key < $1.key })
-    func complete(program: String, name: String) async throws {
+    @Test(arguments: pages.sorted { $0.key < $1.key })
+    func `every sub-command, option and value of a program is in its manual page, and no other option is`(
+        program: String, name: String
+    ) async throws {
         let text = String(decoding: try Data(contentsOf: URL(filePath: page(name))), as: UTF8.self)
         let commands = try await commands(of: program)
         let words = Set(text.split { $0.isWhitespace })
@@ -61,22 +61,22 @@ import Testing
         }
     }
 
-    @Test("the manual pages have no fault that mandoc knows", arguments: pages.values.sorted())
-    func lint(name: String) async throws {
+    @Test(arguments: pages.values.sorted())
+    func `the manual pages have no fault that mandoc knows`(name: String) async throws {
         let process = try ChildProcess(["mandoc", "-T", "lint", "-W", "warning", page(name)], package: "mandoc")
         #expect(try await process.end() == 0, "\(process.output)\(process.errors)")
     }
 
-    @Test("completions are made for each shell", arguments: ["bash", "zsh", "fish"])
-    func completions(shell: String) async throws {
+    @Test(arguments: ["bash", "zsh", "fish"])
+    func `completions are made for each shell`(shell: String) async throws {
         let process = try ChildProcess([try Program.path(), "--generate-completion-script", shell])
         #expect(try await process.end() == 0)
         for command in try await commands(of: "pttctl") { #expect(process.output.contains(command.commandName)) }
         #expect(process.output.contains("half-duplex"))
     }
 
-    @Test("bash completes sub-commands, options and modes")
-    func bash() async throws {
+    @Test
+    func `bash completes sub-commands, options and modes`() async throws {
         let script = """
             source <("$0" --generate-completion-script bash)
             complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=();

@@ -8,8 +8,8 @@ import Testing
 @testable import pttctl
 
 @Suite struct InhibitTests {
-    @Test("the lock is held while the command runs, listed meanwhile, and gone when it ends")
-    func held() async throws {
+    @Test
+    func `the lock is held while the command runs, listed meanwhile, and gone when it ends`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             let process = try Program.start(
@@ -30,13 +30,11 @@ import Testing
         }
     }
 
-    @Test(
-        "the exit status is the command's, as a shell tells it",
-        arguments: [
-            (["true"], 0), (["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -9 $$"], 137), (["/etc/passwd"], 126),
-            (["no-such-command"], 127), (["--", "sh", "-c", "exit 4"], 4),
-        ])
-    func status(command: [String], expected: Int) async throws {
+    @Test(arguments: [
+        (["true"], 0), (["sh", "-c", "exit 3"], 3), (["sh", "-c", "kill -9 $$"], 137), (["/etc/passwd"], 126),
+        (["no-such-command"], 127), (["--", "sh", "-c", "exit 4"], 4),
+    ])
+    func `the exit status is the command's, as a shell tells it`(command: [String], expected: Int) async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             let process = try Program.start(fixture, ["inhibit"] + command)
@@ -45,8 +43,8 @@ import Testing
         }
     }
 
-    @Test("options behind the command are the command's")
-    func options() async throws {
+    @Test
+    func `options behind the command are the command's`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             defer { withExtendedLifetime(daemon) {} }
@@ -56,8 +54,8 @@ import Testing
         }
     }
 
-    @Test("a request to end is passed on to the command, and a Ctrl-C is the command's to take")
-    func signals() async throws {
+    @Test
+    func `a request to end is passed on to the command, and a Ctrl-C is the command's to take`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             let process = try Program.start(
@@ -72,8 +70,8 @@ import Testing
         }
     }
 
-    @Test("pttctl killed: the lock is gone, though the command goes on")
-    func killed() async throws {
+    @Test
+    func `pttctl killed: the lock is gone, though the command goes on`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             let process = try Program.start(fixture, ["inhibit", "sh", "-c", "echo up; read line; echo on"])
@@ -85,8 +83,8 @@ import Testing
         }
     }
 
-    @Test("a daemon that was started again is told of the lock again")
-    func restart() async throws {
+    @Test
+    func `a daemon that was started again is told of the lock again`() async throws {
         try await withBus { fixture in
             let first = try await ScriptedDaemon.start(fixture)
             let process = try Program.start(fixture, ["inhibit", "sh", "-c", "echo up; read line"])
@@ -100,8 +98,8 @@ import Testing
         }
     }
 
-    @Test("a full table of locks is told in words, and the command does not run")
-    func refused() async throws {
+    @Test
+    func `a full table of locks is told in words, and the command does not run`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             var held: [(DaemonClient, DBusDescriptor)] = []
@@ -119,25 +117,23 @@ import Testing
         }
     }
 
-    @Test(
-        "the command's part of a command line is found",
-        arguments: [
-            (["inhibit", "ls", "-l"], ["inhibit", "--", "ls", "-l"]),
-            (
-                ["--bus", "system", "inhibit", "--who", "x", "ls"],
-                ["--bus", "system", "inhibit", "--who", "x", "--", "ls"]
-            ),
-            (["inhibit", "--who=x", "--list"], ["inhibit", "--who=x", "--list"]),
-            (["inhibit", "--", "ls", "a"], ["inhibit", "--", "ls", "a"]),
-            (["join", "inhibit", "x"], ["join", "inhibit", "x"]), (["help", "inhibit"], ["help", "inhibit"]),
-            (["inhibit", "--who"], ["inhibit", "--who"]), ([], []),
-        ])
-    func separating(arguments: [String], expected: [String]) {
+    @Test(arguments: [
+        (["inhibit", "ls", "-l"], ["inhibit", "--", "ls", "-l"]),
+        (
+            ["--bus", "system", "inhibit", "--who", "x", "ls"],
+            ["--bus", "system", "inhibit", "--who", "x", "--", "ls"]
+        ),
+        (["inhibit", "--who=x", "--list"], ["inhibit", "--who=x", "--list"]),
+        (["inhibit", "--", "ls", "a"], ["inhibit", "--", "ls", "a"]),
+        (["join", "inhibit", "x"], ["join", "inhibit", "x"]), (["help", "inhibit"], ["help", "inhibit"]),
+        (["inhibit", "--who"], ["inhibit", "--who"]), ([], []),
+    ])
+    func `the command's part of a command line is found`(arguments: [String], expected: [String]) {
         #expect(Inhibit.separated(arguments) == expected)
     }
 
-    @Test("an option of pttctl behind the command is not given to the command unsaid")
-    func misplacedOption() {
+    @Test
+    func `an option of pttctl behind the command is not given to the command unsaid`() {
         #expect(Inhibit.misplacedOption(["inhibit", "sleep", "9", "--bus", "session"]) == "--bus")
         #expect(Inhibit.misplacedOption(["--bus", "system", "inhibit", "sleep", "--why=x"]) == "--why")
         #expect(Inhibit.misplacedOption(["inhibit", "--bus", "session", "sleep", "9"]) == nil)

@@ -8,8 +8,8 @@ import Testing
 @Suite struct LevelLineTests {
     private let size = TerminalSize(columns: 80, rows: 24)
 
-    @Test("the bar is empty in silence, full at full scale, and fits the terminal")
-    func text() {
+    @Test
+    func `the bar is empty in silence, full at full scale, and fits the terminal`() {
         let silent = LevelLine.text(-96, columns: 80)
         #expect(silent == "  mic \(String(repeating: "·", count: 40)) -96.0 dBFS")
         #expect(LevelLine.text(0, columns: 80).contains(String(repeating: "█", count: 40)))
@@ -21,8 +21,8 @@ import Testing
         }
     }
 
-    @Test("it is drawn in its place, and taken away when nothing is recorded, once")
-    func drawing() {
+    @Test
+    func `it is drawn in its place, and taken away when nothing is recorded, once`() {
         var line = LevelLine()
         #expect(line.shown(ChannelProperties.inputLevelOff, size).isEmpty && line.hidden(size).isEmpty)
         #expect(line.shown(-20, size).contains("-20.0 dBFS"))

@@ -41,7 +41,8 @@ import Testing
         #expect(lines.count <= 10)
         #expect(lines.contains { $0.hasPrefix("> Crane 57 ") })
         #expect(lines.contains("  100 channels"))
-        #expect(menu.lines(size: size, problem: "avahi-daemon does not run").contains("  avahi-daemon does not run"))
+        #expect(
+            menu.lines(size: size, problem: "avahi-daemon is not running").contains("  avahi-daemon is not running"))
     }
 
     @Test func `how a channel was found is told, with the strength of its signal`() {

@@ -43,8 +43,8 @@ import Testing
 
         """
 
-    @Test("a right file is shown in words, with status 0")
-    func right() async throws {
+    @Test
+    func `a right file is shown in words, with status 0`() async throws {
         try await withDirectory { directory in
             try write(button, "\(directory)/gate.toml")
             let outcome = try await run("check", "\(directory)/gate.toml")
@@ -55,8 +55,9 @@ import Testing
         }
     }
 
-    @Test("each mistake is told with file, line and column; the right files beside it are shown; status 1")
-    func wrong() async throws {
+    @Test
+    func `each mistake is told with file, line and column; the right files beside it are shown; status 1`() async throws
+    {
         try await withDirectory { directory in
             let good = "\(directory)/good.toml"
             let bad = "\(directory)/bad.toml"
@@ -74,8 +75,10 @@ import Testing
         }
     }
 
-    @Test("the list has every shipped profile and the site's own, and says which are refused or only where named")
-    func list() async throws {
+    @Test
+    func `the list has every shipped profile and the site's own, and says which are refused or only where named`()
+        async throws
+    {
         try await withDirectory { directory in
             try write(button, "\(directory)/gate.toml")
             try write("id = 1", "\(directory)/bad.toml")
@@ -101,8 +104,8 @@ import Testing
         }
     }
 
-    @Test("a profile is shown in words, or as the file that can be copied and changed")
-    func show() async throws {
+    @Test
+    func `a profile is shown in words, or as the file that can be copied and changed`() async throws {
         try await withDirectory { directory in
             let words = try await run("show", "inrico-b02", "--profiles", directory)
             #expect(

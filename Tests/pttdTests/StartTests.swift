@@ -24,7 +24,7 @@ import Testing
             let daemon = try DaemonProcess.start(fixture, in: directory)
             #expect(try await isReady(directory))
             #expect(log(directory).contains("identity.pem.damaged-1"))
-            #expect(log(directory).contains("relays take this device for a new one"))
+            #expect(log(directory).contains("relays treat this device as a new one"))
             #expect(daemon.status(after: SIGTERM) == 0)
         }
     }

@@ -41,7 +41,7 @@ import Testing
 
         let removal = try await program.command(["revoke", "Team", "Ada"])
         #expect(removal.status == 0, "\(removal.errors)")
-        #expect(removal.output.contains("Ada (\(device.id)) is out") && removal.output.contains("is withdrawn"))
+        #expect(removal.output.contains("Ada (\(device.id)) is removed") && removal.output.contains("is withdrawn"))
         #expect(try await device.refusal().contains("removed"))
         #expect(try await program.command(["members", "Team"]).rows.count == 1)
         let all = try await program.command(["members", "Team", "--all"])
@@ -111,7 +111,7 @@ import Testing
         let bytes = try #require(files["transport.key"])
         #expect(places(bytes) == ["transport.key"])
         #expect(places(Array("ready\n".utf8)).contains("output"))
-        #expect(places(Array("the operator's page is served".utf8)).contains("errors"))
+        #expect(places(Array("serving the operator's page".utf8)).contains("errors"))
     }
 
     /// The ways in which bytes may stand in a file.
@@ -152,7 +152,7 @@ import Testing
 
         try program.configure("[[channel]]\nname = \"Gate\"\nmode = \"loud\"\n")
         kill(program.process, SIGHUP)
-        try await until("the mistake is told") { program.log.contains("is not taken over") }
+        try await until("the mistake is told") { program.log.contains("was not applied") }
         #expect(try await program.command(["channels"]).rows == before)
         #expect(try await program.command(["invite", "Gate"]).status == 1)
         #expect(try await program.command(["invite", "Yard"]).output == invitation.output)

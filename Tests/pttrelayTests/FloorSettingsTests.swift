@@ -67,7 +67,7 @@ import Testing
         ("[[channel]]\nname = \"A\"\npreemption-step = 0", "preemption-step"),
         ("[[channel]]\nname = \"A\"\npreemption-step = 255", "preemption-step"),
         ("[relay]\nmedia-time-limit = \"1s\"", "media-time-limit: \"1s\" is too short"),
-        ("[relay]\nmedia-time-limit = \"5.001s\"", "listeners take a burst for over after 6s"),
+        ("[relay]\nmedia-time-limit = \"5.001s\"", "listeners end a burst after 6s without media"),
         ("[relay]\nmedia-time-limit = \"1min\"", "is too long"),
     ])
     func `a mistake is told where it is`(text: String, words: String) {

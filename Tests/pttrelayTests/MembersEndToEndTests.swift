@@ -181,7 +181,7 @@ final class Device: Sendable {
         let key = try Identity(generating: "ada")
         let ada = try await Device("Ada", once, identity: key)
         try await ada.isReady()
-        #expect(try await Device("Eve", once).refusal().contains("as many devices"))
+        #expect(try await Device("Eve", once).refusal().contains("used up"))
         var foreign = once
         foreign.token = InvitationToken()
         #expect(try await Device("Eve", foreign).refusal().contains("does not open it"))

@@ -111,17 +111,17 @@ import Testing
         #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
         #expect(
             lines.contains(
-                "serves 'Yard': half-duplex: one talks at a time, others wait for their turn, only an emergency takes the floor"
+                "serves 'Yard': half-duplex: one member talks at a time, others wait for their turn, only an emergency takes the floor"
             ))
         #expect(
             lines.contains(
                 "serves 'Gate': cut-in: whoever presses last talks, and takes the floor from whoever talks, unless that is an emergency, "
                     + "'preemption-step' without effect here"))
         let news =
-            "listen-only: one at a time of those who were invited with a priority talks, others are refused meanwhile, "
+            "listen-only: one of the members invited with a priority talks at a time, others are refused meanwhile, "
             + "only an emergency takes the floor"
         #expect(lines.contains("serves 'News': \(news)"))
-        #expect(lines.contains("works on one thread, and sends to hundreds with one more"))
+        #expect(lines.contains("runs one worker thread, and one helper thread for channels with hundreds of listeners"))
         #expect(lines.contains { $0.hasPrefix("warning: nobody may push") })
         #expect(lines.contains { $0.hasPrefix("warning: the operator's page has no TLS") })
         #expect(CheckCommand.summary(RelaySettings(), state: "/s").allSatisfy { !$0.hasPrefix("warning") })
@@ -166,7 +166,7 @@ import Testing
         let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
         #expect(try await relay.ask(.health) == .done)
         await relay.server.stop()
-        #expect(try await relay.ask(.health) == .failed("the relay takes no members: it is starting, or going down"))
+        #expect(try await relay.ask(.health) == .failed("the relay accepts no members: it is starting or draining"))
         await relay.stop()
     }
 
@@ -207,12 +207,12 @@ import Testing
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
         #expect(ending.get().successor != nil)
-        #expect(lines.all.contains { $0.contains("is not taken over") })
+        #expect(lines.all.contains { $0.contains("was not applied") })
 
         lines.clear()
         text.withLock { $0 = "[limits]\nconnections = 7\n[operator]" }
         await reloader.reload()
-        #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("started again") })
+        #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("after a restart") })
         #expect(lines.all.contains { $0.contains("[operator]") })
         #expect(lines.all.contains { $0.contains("'Yard' is served until") })
         // It is not, when the relay is started without a name.
@@ -253,7 +253,7 @@ import Testing
         successor.withLock { $0 = "b.example:1" }
         try write(identity.certificatePEM + (try Identity(generating: "other")).privateKeyPEM)
         await reloader.reload()
-        #expect(lines.all.contains { $0.contains("is not taken over") })
+        #expect(lines.all.contains { $0.contains("was not applied") })
         #expect(ending.get().successor == RelayPlace("a.example:1"))
         await relay.stop()
     }

@@ -21,7 +21,7 @@ struct ProgramRecords: Equatable {
             case .invite(let uses): (["invite", "Team", "--new", "--uses", "\(uses)"], "ptt://")
             case .channel(let name): (["invite", name, "--end-to-end"], "#key=")
             case .withdraw(let number): (["revoke", "Team", "--invitation", "\(number)"], "\(number) is withdrawn")
-            case .remove(let name): (["revoke", "Team", name], "is out")
+            case .remove(let name): (["revoke", "Team", name], "is removed")
             case .removeInvited(let number):
                 (["revoke", "Team", "--invitation", "\(number)", "--delete-members"], "\(number) is withdrawn")
             case .enrol: ([], "")

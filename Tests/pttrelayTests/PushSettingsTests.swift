@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("[push]\nlisten = \"9000\"", "is no address with a port"),
+        ("[push]\nlisten = \"9000\"", "is not an address with a port"),
         ("[push]\ncertificate = \"/c.pem\"", "name the file of its key"),
         ("[push]\nkey = \"/k.pem\"", "name the file of its certificate"),
         ("[push]\nlissen = \"[::]:1\"", "lissen"),

@@ -46,7 +46,7 @@ import Testing
         #expect(removed.id == eve.id.description)
         #expect(
             RevokeCommand.sentences(removed, removal, channel: "Team").first
-                == "Eve, enrolled as Ada (\(eve.id)) is out")
+                == "Eve, enrolled as Ada (\(eve.id)) is removed")
         #expect(try await eve.refusal().contains("removed"))
         // Nobody is connected by that name any more.
         #expect(
@@ -97,7 +97,7 @@ import Testing
         guard case .removedInvited(2, let removal) = answer else { return #expect(Bool(false), "\(answer)") }
         #expect(
             RevokeCommand.sentences(number, 2, removal, channel: "Team") == [
-                "invitation \(number) is withdrawn, and its 2 members are out"
+                "invitation \(number) is withdrawn, and its 2 members are removed"
             ])
         #expect(await relay.server.connectedMembers(of: link.channel)?.keys.map(\.self) == [cleo.id])
         #expect(try await Device("Dan", link).refusal().contains("withdrawn"))

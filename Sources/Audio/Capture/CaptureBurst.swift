@@ -1,4 +1,5 @@
-// What becomes of the microphone's samples: waited for, counted into the burst that goes on, made frames, put out.
+// Turns the microphone's samples into frames: it waits for the microphone, assigns samples to the current burst, and
+// puts frames out.
 import MonotonicTime
 
 #if canImport(Glibc)
@@ -37,7 +38,7 @@ final class CaptureBurst {
         self.waitsForLevel = waitsForLevel
     }
 
-    /// Whether a burst goes on, so that the device is to run.
+    /// Whether a burst is in progress, so that the device must run.
     var isRunning: Bool { machine.isRunning }
     /// Whether the burst's first sample is known.
     var hasBegun: Bool { machine.firstSampleAt != nil }
@@ -59,7 +60,7 @@ final class CaptureBurst {
 
     // MARK: Beginning and ending
 
-    /// A press. What is left of a burst that goes on is put out, with its end, where that needs no stopping of the device.
+    /// A press. The rest of a burst in progress is put out with its end, if that does not require stopping the device.
     func start(_ burst: UInt32, afterGoAhead: Bool, at now: Instant) -> CaptureStateMachine.StartResult {
         if machine.isRunning { finish() } else { hasHeard = false }
         hearing.begin(waitsForLevel: waitsForLevel && !hasHeard, afterGoAhead: afterGoAhead, at: now)
@@ -81,7 +82,7 @@ final class CaptureBurst {
         machine.stop(end: end) && !hearing.isPassed ? .isComplete : .goesOn
     }
 
-    /// Puts out what was taken and is no frame yet, as the burst's last frame.
+    /// Puts out the collected samples as the burst's last frame.
     func finish() { framer.finish(in: machine) { put($0) } }
 
     /// The burst is over, and the device has been stopped: who hears it may rely on I1.
@@ -95,8 +96,8 @@ final class CaptureBurst {
 
     // MARK: Samples
 
-    /// The device gave `count` samples, the first of which was at the microphone at `first`. `isBroken`: some before them are
-    /// missing. What is missing without that is found by the clock, and left out.
+    /// The device gave `count` samples, the first of which was at the microphone at `first`. `isBroken`: samples before
+    /// them are missing. Other losses are detected by the clock and skipped.
     func take(_ samples: UnsafePointer<Float>, _ count: Int, first: Instant, isBroken: Bool, at now: Instant)
         -> Progress
     {

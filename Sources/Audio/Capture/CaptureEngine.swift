@@ -82,8 +82,8 @@ public final class CaptureEngine: Sendable {
         return burst
     }
 
-    /// The answer to `CaptureOutput.hears`: the burst begins with what is at the microphone at `instant`, when the user
-    /// is told to go ahead.
+    /// The answer to `CaptureOutput.hears`: the burst begins with the sound at the microphone at `instant`, when the
+    /// go-ahead tone sounds.
     public func goAhead(from instant: Instant) { worker.rings.command(.goAhead(from: instant.nanoseconds)) }
 
     /// Listeners miss `percent` (0…100) of the packets: from the next frame on the encoder prepares for it. From any
@@ -110,7 +110,7 @@ public final class CaptureEngine: Sendable {
     /// Counts since the engine was made. From any thread.
     public var statistics: CaptureStatistics { worker.rings.statistics }
 
-    /// The engine's thread, for who can give it real-time priority.
+    /// The engine's thread, for a service that can give it real-time priority.
     public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
@@ -135,12 +135,12 @@ public final class CaptureEngine: Sendable {
                 level: really ? .info : .warning,
                 really
                     ? "the microphone hears"
-                    : "the microphone stays silent; it is taken as it is (is it muted, or its Bluetooth link away?)",
+                    : "the microphone stays silent; capturing anyway (check whether it is muted or its Bluetooth link is down)",
                 metadata: ["device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)"])
         case .lost(let error):
-            logger.warning("the microphone is lost, and tried again for a while: \(error)")
+            logger.warning("microphone lost; retrying: \(error)")
         case .resumed(let gap):
-            logger.notice("the microphone is back", metadata: ["gap_ms": "\(gap.milliseconds)"])
+            logger.notice("microphone recovered", metadata: ["gap_ms": "\(gap.milliseconds)"])
         case .began(let burst, let first, let after):
             logger.info(
                 "capture began",

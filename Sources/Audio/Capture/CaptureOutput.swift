@@ -1,4 +1,4 @@
-// What is set about a microphone, and what comes out of it.
+// The configuration and the output of a microphone.
 import MonotonicTime
 
 /// How the microphone is used.
@@ -13,8 +13,9 @@ public struct CaptureConfiguration: Sendable {
     public var gain = MicrophoneGain.automatic
     /// Whether steady noise is made quieter, which costs 5 ms of delay.
     public var suppressesNoise = false
-    /// What the speaker beside the microphone plays (`PlaybackConfiguration.played`), which is taken out of what is captured; nil:
-    /// echoes are sent. It costs 5 ms of delay, the same as `suppressesNoise`.
+    /// The sound that the speaker plays at the same time (`PlaybackConfiguration.played`). It is removed from the
+    /// captured sound; nil: echoes are sent. This delays the sound by 5 ms, as does `suppressesNoise`; both together
+    /// cost the delay once.
     public var echoOf: PlayedSound?
 
     /// 2.5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise and echoes left as they are.
@@ -27,7 +28,7 @@ public enum MicrophoneGain: Sendable, Equatable {
     case off
     /// Towards a usual loudness, slowly: between -12 and +15 dB.
     case automatic
-    /// By so many decibels (-20…30), and no louder than full scale.
+    /// A fixed gain in decibels (-20…30), limited to full scale.
     case fixed(decibels: Float)
 
     /// The gains that can be fixed.
@@ -69,8 +70,8 @@ public enum MicrophoneStart: String, Sendable, CaseIterable {
 public enum CaptureStart: Sendable {
     /// With the microphone's first sample; but a microphone that takes time to hear as in `afterGoAhead`.
     case atOnce
-    /// When the microphone hears, and the user has been told so: `CaptureOutput.hears` comes, and the burst begins with
-    /// what `CaptureEngine.goAhead(from:)` names. What was heard before is erased.
+    /// When the microphone hears and the user has heard the go-ahead tone: `CaptureOutput.hears` is put out, and the
+    /// burst begins at the instant given to `CaptureEngine.goAhead(from:)`. Earlier sound is erased.
     case afterGoAhead
 }
 
@@ -78,7 +79,7 @@ public enum CaptureStart: Sendable {
 public enum CaptureEnd: UInt8, Sendable {
     /// Stopped, and the tail was captured.
     case stopped
-    /// `start()` came before the end of the tail: a new burst goes on from here.
+    /// `start()` was called before the end of the tail: a new burst continues from here.
     case restarted
     /// Aborted: what was not taken yet is void, and no last frame comes.
     case aborted
@@ -92,8 +93,8 @@ public enum CaptureEnd: UInt8, Sendable {
 public enum CaptureOutput: Sendable {
     /// The device is open and waits for `start()`; `took` is how long opening lasted.
     case prepared(took: Duration)
-    /// The microphone hears, `after` the call of `start()`, and waits for `goAhead(from:)`, half a second at most. Not
-    /// `really`: it stayed silent for as long as is waited, and is taken as it is.
+    /// The microphone hears; `after` is the time since the call of `start()`. It waits for `goAhead(from:)` for half a
+    /// second at most. If not `really`, it stayed silent for the whole waiting time, and capturing starts anyway.
     case hears(burst: UInt32, after: Duration, really: Bool)
     /// The burst's first sample was at the microphone at `firstSampleAt`, `after` the call of `start()`.
     case began(burst: UInt32, firstSampleAt: Instant, after: Duration)

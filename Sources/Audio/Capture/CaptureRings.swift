@@ -1,4 +1,4 @@
-// What passes between the owner of a microphone and its thread: commands in, frames and events out, counts.
+// The rings between the owner of a microphone and its thread: commands in, frames and events out, statistics.
 import MonotonicTime
 import Synchronization
 
@@ -15,7 +15,8 @@ final class CaptureRings: Sendable {
     private let commands = SPSCRing<CaptureCommand>(capacity: commandsMax, payloadCapacity: 0)
     private let outputs = SPSCRing<CaptureSlot>(capacity: outputsMax, payloadCapacity: opusPayloadMax + 1)
     private let shutdown = Atomic<Bool>(false)
-    /// Set when a command did not fit: whatever goes on is ended, for the lost command may have been the release.
+    /// Set when a command did not fit. The current burst is then ended, because the lost command may have been the
+    /// release.
     private let overloaded = Atomic<Bool>(false)
     private let running = Atomic<Bool>(false)
     private let framesOut = Atomic<Int>(0)

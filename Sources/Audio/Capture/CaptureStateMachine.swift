@@ -1,4 +1,5 @@
-// When the microphone runs, and which samples are a burst's. Pure: the worker carries events in and results out.
+// Decides when the microphone runs, and which samples belong to a burst. Pure: the worker passes events in and results
+// out.
 import MonotonicTime
 
 /// The life of a microphone, and of the burst that it captures.
@@ -11,7 +12,7 @@ struct CaptureStateMachine {
         /// Open, not running.
         case prepared
         case capturing
-        /// Released; goes on to the end of the tail.
+        /// Released; it continues to the end of the tail.
         case tail
     }
 
@@ -19,7 +20,7 @@ struct CaptureStateMachine {
     enum StartResult: Equatable {
         case openAndRun
         case run
-        /// The device runs already: finish the burst of this number and go on.
+        /// The device is already running: finish the burst of this number and continue.
         case goOn(finishing: UInt32)
     }
 
@@ -87,8 +88,8 @@ struct CaptureStateMachine {
         if firstSampleAt == nil { firstSampleAt = instant }
     }
 
-    /// How many of `count` samples, the first of which was at the microphone at `first`, are of before the press: a sound server
-    /// hands on what it had in its hands already. None once the burst has begun.
+    /// How many of `count` samples, the first of which was at the microphone at `first`, are older than the press: a
+    /// sound server delivers samples that it had already captured. 0 once the burst has begun.
     func early(_ count: Int, from first: Instant) -> Int {
         guard firstSampleAt == nil else { return 0 }
         return Int(min(max(Self.samples(requestedAt - first), 0), Int64(count)))

@@ -1,4 +1,4 @@
-// Samples that a running microphone lost without saying so, told by the clock. Pure.
+// Detects by the clock that a running microphone has lost samples without reporting it. Pure.
 import MonotonicTime
 
 /// Watches how far a burst's samples have come against the time that has passed.
@@ -35,13 +35,13 @@ struct LostSamples {
     private var reads = 0
     private var beganAt = Instant.zero
 
-    /// Forgets everything: the device runs anew, or what it lost is known.
+    /// Forgets everything: the device was restarted, or its loss is known.
     mutating func begin() { self = LostSamples() }
 
     /// Samples up to `position` (48 kHz) were read at `now`; the one that follows them is at the microphone at `next`.
     ///
-    /// - Returns: How much was lost, beyond what was told before; mostly zero. It stays lost: who adds it to the position is told
-    ///   no more of it.
+    /// - Returns: The loss since the last report; mostly zero. The caller adds it to the position, so it is reported
+    ///   only once.
     mutating func read(upTo position: Int64, next: Instant, at now: Instant) -> Duration {
         let passed = CaptureStateMachine.duration(position).nanoseconds
         if reads == 0 { beganAt = now }

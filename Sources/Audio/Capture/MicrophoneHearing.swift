@@ -1,4 +1,4 @@
-// When a microphone that was started really hears, and from where on a burst counts. Pure.
+// Decides when a started microphone delivers real sound, and from which sample on a burst counts. Pure.
 import MonotonicTime
 
 /// The wait for a microphone that delivers silence until its link runs, and for the go-ahead after it.
@@ -11,9 +11,9 @@ struct MicrophoneHearing {
     enum Outcome: Equatable {
         /// Nothing yet: the samples are void.
         case wait
-        /// The microphone hears (or not `really`, but it has been waited long enough): the user is to be told.
+        /// The microphone hears, or, if not `really`, the waiting time is over: sound the go-ahead tone.
         case tell(really: Bool)
-        /// The burst begins, after so many of the samples.
+        /// The burst begins after `dropping` samples.
         case pass(dropping: Int)
     }
 
@@ -53,7 +53,7 @@ struct MicrophoneHearing {
         windows = 0
     }
 
-    /// The user is told to go ahead at `instant`.
+    /// The go-ahead tone sounds at `instant`.
     mutating func goAhead(from instant: Instant) {
         // An answer from nowhere, or one that comes too late, changes nothing; one from the far future is none.
         if case .told(let by) = state { state = .goingAhead(from: min(instant, by)) }

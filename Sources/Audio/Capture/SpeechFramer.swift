@@ -106,7 +106,7 @@ final class SpeechFramer {
         }
     }
 
-    /// Lets the frame that is being collected, and all after it, be so many frames later.
+    /// Moves the frame that is being collected, and all later ones, by `frames` frames.
     func skip(frames: Int) { position += Int64(frames * frameSamples) }
 
     /// Puts silence in the place of `count` lost samples: whole frames of it are not made but skipped.

@@ -46,7 +46,7 @@ final class OpusDecoder {
         return Int(opus_decode_float(state, bytes, Int32(packet.count), output, Int32(samples), 1))
     }
 
-    /// Invents `samples` (a multiple of 2.5 ms) that go on from what was decoded last.
+    /// Conceals `samples` (a multiple of 2.5 ms) that continue the last decoded sound.
     func conceal(_ samples: Int, into output: UnsafeMutablePointer<Float>) -> Int {
         Int(opus_decode_float(state, nil, 0, output, Int32(samples), 0))
     }

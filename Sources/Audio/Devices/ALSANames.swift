@@ -8,7 +8,7 @@ import Musl
 #endif
 
 enum ALSANames {
-    /// At most so many names are told.
+    /// Maximum number of names in the message.
     static let countMax = 32
 
     private static let converters: Set = ["lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"]

@@ -9,14 +9,16 @@ import Musl
 
 /// One open PCM (alsa-lib's `snd_pcm_t`), non-blocking, interleaved. Confined to the thread that uses it.
 ///
-/// What PulseAudio's plug-in (alsa-plugins, pcm_pulse.c) makes of it: the period is the server's fragment, and with it the
-/// latency of the server's device; the buffer is `tlength`, room that costs no latency while it is not filled; the start
-/// threshold is `prebuf`, what the server waits for after it ran empty; its descriptor is readable whenever a period would
-/// fit, so who keeps the queue shorter than the buffer must sleep by the clock. An underrun that it reports needs a new
-/// handle, for prepared again it miscounts its buffer for ever; so it is told not to report them (`PulsePlugin`).
+/// What PulseAudio's plug-in (alsa-plugins, pcm_pulse.c) makes of it: the period is the server's fragment, and with it
+/// the latency of the server's device; the buffer is `tlength`, room that costs no latency while it is not filled; the
+/// start threshold is `prebuf`, what the server waits for after it ran empty. Its descriptor is readable whenever a
+/// period would fit, so a caller that keeps the queue shorter than the buffer must sleep by the clock. After a reported
+/// underrun it needs a new handle, because it miscounts its buffer for ever when it is prepared again; so reports of
+/// underruns are switched off (`PulsePlugin`).
 ///
-/// PipeWire's own plug-in (pcm_pipewire.c): what the thread is woken at when the PCM is prepared is the latency that the graph is asked
-/// for, and with it what the server takes at once. It reports an underrun and can then be prepared again like a card.
+/// PipeWire's own plug-in (pcm_pipewire.c): the wake-up threshold at the time of preparing is the latency that is
+/// requested of the graph, and with it the amount that the server takes at once. It reports an underrun and can then be
+/// prepared again like a card.
 final class ALSAPCM {
     /// What a server is asked to move at once, at 48 kHz: less costs PipeWire's whole graph more than it gains.
     static let serverStep = 256
@@ -45,12 +47,13 @@ final class ALSAPCM {
     let isServer: Bool
     /// Whether after an underrun it is prepared again, as a card is. All plug-ins of servers but PulseAudio's.
     let isPreparedAgain: Bool
-    /// Whether a stream that ran empty goes on with what is written next. What such a PCM has free is at most all but one frame.
+    /// Whether a stream that ran empty continues with the next write. The free space of such a PCM is at most the
+    /// buffer less one frame.
     let goesOnWhenEmpty: Bool
     private(set) var isConfigured = false
-    /// Whether it has been told when to wake its thread.
+    /// Whether the wake-up parameters have been set.
     private(set) var isTold = false
-    /// Room for software parameters, so that changing them while the PCM runs allocates nothing.
+    /// Memory for software parameters, so that changing them while the PCM runs allocates nothing.
     private var software: OpaquePointer?
 
     var bytesPerFrame: Int { channels * format.bytesPerSample }

@@ -27,7 +27,7 @@ final class ALSAPlayback: PlaybackSink {
     private var resampler: Resampler?
     private let bytes: UnsafeMutableRawPointer
     private let native: UnsafeMutablePointer<Float>
-    /// At most so many frames come of one block at the highest rate, and the converter's rounding.
+    /// Maximum number of frames per block at the highest rate, with the converter's rounding.
     private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
     private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
     private var depth: QueueDepth
@@ -155,7 +155,7 @@ final class ALSAPlayback: PlaybackSink {
         return isWanted || free >= pcm.buffer
     }
 
-    /// A server's descriptor says that there is room long before the queue is short: sleeps for as long as it is not.
+    /// Sleeps until the queue is short enough. A server's descriptor reports free space long before that.
     private func waitByClock(_ pcm: ALSAPCM) throws(AudioFault) -> Bool {
         let end = Instant.now + .milliseconds(Int(Self.waitMilliseconds))
         while true {
@@ -200,7 +200,7 @@ final class ALSAPlayback: PlaybackSink {
         refusalsSeen = queue.refusals
     }
 
-    /// The thread comes to write: `left` frames are in the queue, which lasts for so long.
+    /// The thread is about to write: `left` frames are in the queue, which lasts for `lasting`.
     private func found(_ left: Int, lasting: Duration, in pcm: ALSAPCM, at now: Instant) throws(AudioFault) {
         shortfall = duration(max(0, target - block - left), pcm)
         if depth.found(lasting, at: now) { try setTarget(pcm) }

@@ -35,7 +35,7 @@ public enum AudioDevice: Hashable, Sendable, CustomStringConvertible {
             throw invalid("it begins or ends with a space")
         }
         // An absolute path is never the name of a PCM, so say what was probably meant.
-        guard name.utf8.first != UInt8(ascii: "/") else { throw invalid("a file is written wav:\(name)") }
+        guard name.utf8.first != UInt8(ascii: "/") else { throw invalid("write a file as wav:\(name)") }
         self = .alsa(name)
     }
 

@@ -1,4 +1,4 @@
-// Whether a device is there, found out without using it.
+// Checks whether a device exists, without using it.
 import CALSA
 
 extension AudioDevice {
@@ -10,8 +10,9 @@ extension AudioDevice {
         case speaker
     }
 
-    /// What is wrong with the device, as far as opening and closing it tells: nothing is captured or played, and no file is written.
-    /// A device that another program holds is there. May take as long as a sound server takes to answer.
+    /// The problem with the device, as far as opening and closing it shows. Nothing is captured or played, and no file
+    /// is written. A device in use by another program counts as present. It may take as long as a sound server takes to
+    /// answer.
     public func problem(asA use: Use) -> AudioError? {
         do throws(AudioFault) {
             switch (self, use) {

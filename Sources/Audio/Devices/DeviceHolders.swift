@@ -1,4 +1,4 @@
-// Who holds a sound card: the owners of its running substreams, as the kernel tells them under /proc/asound.
+// Finds the programs that use a sound card: the owners of its running substreams, from /proc/asound.
 
 #if canImport(Glibc)
 import Glibc
@@ -8,7 +8,7 @@ import Musl
 
 /// The programs that hold sound cards. Reads files: not for a real-time thread.
 enum DeviceHolders {
-    /// At most so many are told.
+    /// Maximum number of reported programs.
     static let countMax = 8
     private static let entriesMax = 256
 

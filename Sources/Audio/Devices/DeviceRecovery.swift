@@ -1,4 +1,4 @@
-// How a sound device that fails while it is used, or is held by another program, is brought back. Pure; both directions.
+// Recovers a sound device that fails in use, or that another program holds. Pure; both directions.
 import MonotonicTime
 
 #if canImport(Glibc)
@@ -34,7 +34,7 @@ struct DeviceRecovery {
         case wait(isFirst: Bool)
         /// Open the device and set it running.
         case open
-        /// Nothing: it is back, so long after it was lost.
+        /// Nothing: it has recovered, `after` this time.
         case isBack(after: Duration)
         /// Nothing more is tried.
         case giveUp(AudioFault)
@@ -101,9 +101,9 @@ struct DeviceRecovery {
         return .wait(isFirst: isFirst)
     }
 
-    /// Whether time may heal it. A device that never moved a sample is waited for only while another program holds it;
-    /// one that has and is unknown now may be one that is not plugged in again yet. One that was left open may have gone
-    /// while nobody used it, as when its sound server was restarted: only its first use tells.
+    /// Whether a retry may help. A device that never moved a sample is retried only while another program uses it. A
+    /// device that worked and is unknown now may be unplugged for a moment. A device that was left open may have
+    /// vanished while unused, for example because its sound server was restarted; only the next use shows that.
     private func mayPass(_ fault: AudioFault) -> Bool {
         switch fault.operation {
         case .open, .configure, .start, .transfer, .resume: break

@@ -1,4 +1,4 @@
-// Frames that a PCM has moved, against this machine's clock: tells a PCM that has no clock of its own. Pure.
+// Compares the frames that a PCM has moved with this machine's clock, to recognise a PCM without its own clock. Pure.
 import MonotonicTime
 
 /// What was written to a PCM, or read from it, and how far that is ahead of the time that has passed.
@@ -25,7 +25,7 @@ struct MovedFrames {
 
     mutating func add(_ frames: Int) { count += frames }
 
-    /// At `now` so many frames, more than none, were seen to wait in the PCM: at least as many have not been heard.
+    /// At `now`, `frames` frames (at least one) were waiting in the PCM: at least that many have not been heard.
     mutating func isSeen(waiting frames: Int, at now: Instant) {
         hasClock = true
         if ahead(at: now) < frames {

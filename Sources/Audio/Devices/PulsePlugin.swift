@@ -16,9 +16,9 @@ enum PulsePlugin {
     /// Opens `name` for playback if it stands for PulseAudio's plug-in (type `pulse` of alsa-plugins), with its
     /// `handle_underrun` off; nil for every other name, and where the configuration has that setting already.
     ///
-    /// With it on, which is the default, the plug-in reports that the server's queue is empty, and nothing but a new stream helps:
-    /// tens of milliseconds, and a device that renders ahead meanwhile. With it off the server goes on playing as soon as the next
-    /// block comes.
+    /// With it on, which is the default, the plug-in reports that the server's queue is empty, and only a new stream
+    /// helps, which costs tens of milliseconds while the device renders ahead. With it off the server continues to play
+    /// with the next block.
     static func openPlayback(_ name: String) -> OpaquePointer? {
         var shared: OpaquePointer?
         guard snd_config_update_ref(&shared) >= 0, let shared else { return nil }

@@ -1,12 +1,12 @@
-// How long a running device has moved nothing. Pure; both directions.
+// Measures how long a running device has moved nothing. Pure; both directions.
 import MonotonicTime
 
-/// The time that a device was waited for in vain since it moved samples last.
+/// The waiting time since the device last moved samples.
 ///
-/// Only time in which it was really watched counts: a machine, or this program, that was halted for longer than `limit` tells nothing
-/// of the device, which may be well.
+/// Only time in which it was watched counts. After a halt of the machine or the program of more than `limit`, the
+/// device may be fine.
 struct StallClock {
-    /// A device that moves nothing for so long has stalled.
+    /// A device has stalled when it moves nothing for this time.
     static let limit = Duration.seconds(2)
     /// One wait for a device lasts 100 ms; of a longer one no more than twice that is counted.
     static let waitMax = Duration.milliseconds(200)

@@ -1,4 +1,4 @@
-// Why a file is no WAV file that can be played.
+// Why a file is not a playable WAV file.
 
 /// What is wrong with a WAV file. Raw values, because a fault carries one number.
 enum WAVProblem: Int32, Error, CustomStringConvertible {

@@ -1,4 +1,4 @@
-// Reading a WAV file as a stream of mono samples, with nothing believed that the file says about itself.
+// Reads a WAV file as a stream of mono samples, and trusts nothing that the file says about itself.
 #if canImport(Glibc)
 import Glibc
 #else
@@ -10,7 +10,7 @@ import Musl
 /// Its parts are as Microsoft's "Multimedia Programming Interface and Data Specifications 1.0" lays them out. A data
 /// size of 0 or beyond the file's end, as recorders leave behind when killed, means "until the file ends".
 final class WAVReader {
-    /// At most so many chunks are looked at for the data.
+    /// Maximum number of chunks that are searched for the data.
     static let chunkCountMax = 256
 
     let rate: Int

@@ -1,4 +1,4 @@
-// Writing a WAV file that is whole at any instant, with gaps that cost no space.
+// Writes a WAV file that is valid at any instant, with gaps that take no disk space.
 #if canImport(Glibc)
 import Glibc
 #else

@@ -1,12 +1,12 @@
-// How long packets have to wait, learned from how unevenly they come. Pure.
+// Estimates how long packets have to wait, from the variation of their delays. Pure.
 import MonotonicTime
 
-/// Measures each packet's delay against the quickest of late, keeps a forgetting histogram of it, and gives
-/// the wait that nearly all packets would have needed. It rises at once and falls slowly.
+/// Measures each packet's delay relative to the smallest recent one, keeps a decaying histogram of it, and returns the
+/// wait that nearly all packets would have needed. The wait rises at once and falls slowly.
 ///
-/// Packets that were sent again say nothing about the network's delay; but while packets are lost, waiting for their repair is
-/// better than inventing sound. How long is a question of how much is lost: the wait covers so many of the repairs that hardly
-/// anything stays missing, but a few lost packets, which the codec replaces well, are not worth a long one.
+/// Repaired packets say nothing about the network's delay, but while packets are lost, waiting for their repair is
+/// better than concealment. The wait depends on the loss: it covers so many repairs that hardly anything stays missing,
+/// but it does not grow for a few lost packets, which the codec conceals well.
 struct DelayEstimator {
     /// The histograms' resolution.
     static let binNanoseconds: Int64 = 1_000_000

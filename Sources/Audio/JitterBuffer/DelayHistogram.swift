@@ -1,4 +1,4 @@
-// How often packets came how late, recent ones counting most, with one quantile at hand. Pure.
+// A histogram of packet delays in which recent packets count most, with one quantile ready to read. Pure.
 
 /// A histogram that forgets: each entry weighs a little more than the one before it, so nothing has to be scaled down but
 /// once in a long while. The quantile moves with the entries; an entry costs no scan.

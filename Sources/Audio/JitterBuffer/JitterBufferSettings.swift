@@ -1,4 +1,4 @@
-// The bounds and times of the jitter buffer.
+// The limits and times of the jitter buffer.
 
 /// How long received packets wait for later ones. All times are of the talker's audio.
 public struct JitterBufferSettings: Sendable, Equatable {
@@ -11,11 +11,12 @@ public struct JitterBufferSettings: Sendable, Equatable {
     /// The longest wait for the sake of packets that are sent again, which is worth it while packets are being lost: as long as
     /// many are.
     public var repairTargetMax = Duration.milliseconds(400)
-    /// A gap of more than 60 ms with packets behind it waits for repair so long; each repaired packet begins it anew.
+    /// How long a gap of more than 60 ms with later packets waits for repair. Each repaired packet restarts this time.
     public var repairWait = Duration.seconds(1)
-    /// A burst without an announced end is over when nothing came for so long: longer than a network that changes is away.
+    /// A burst whose end was not announced ends after this time without packets, which is longer than a change of the
+    /// network takes.
     public var silenceEnd = Duration.seconds(3)
-    /// A burst whose end was announced is over when what is missing did not come for so long.
+    /// A burst whose end was announced ends when missing packets have not arrived for this time.
     public var missingEnd = Duration.milliseconds(100)
 
     /// 20 ms at first, then 5…400 ms.

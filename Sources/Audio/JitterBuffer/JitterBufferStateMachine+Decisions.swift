@@ -42,7 +42,7 @@ extension JitterBufferStateMachine {
     private mutating func begin(at now: Instant) -> Decision {
         guard let found = current.lowestSlot else { return finish(.superseded, at: now) }
         let first = slots[found]
-        // When half of the room is taken, or all has come, waiting gains nothing.
+        // When half of the slots are used, or all has come, waiting gains nothing.
         let isFull = current.count > Self.slotCount / 2
         let isWhole = current.endSequence.map { Int64(current.count) >= $0 - first.sequence + 1 } ?? false
         var wait = due(first.timestamp) - now

@@ -1,4 +1,4 @@
-// Packets into the jitter buffer: which burst each is of, and whether it comes in time.
+// Inserts packets into the jitter buffer: finds the burst of each, and whether it is in time.
 import MonotonicTime
 
 extension JitterBufferStateMachine {

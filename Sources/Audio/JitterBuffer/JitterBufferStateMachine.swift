@@ -20,9 +20,9 @@ struct JitterBufferStateMachine {
     /// How the samples of a packet are to be played.
     enum Pace: Equatable {
         case steady
-        /// By at most so many samples shorter, to catch up.
+        /// Shorten by at most this many samples, to catch up.
         case shorten(by: Int)
-        /// By at most so many samples longer, to wait longer for what follows.
+        /// Lengthen by at most this many samples, to wait longer for the next packets.
         case lengthen(by: Int)
     }
 
@@ -30,13 +30,13 @@ struct JitterBufferStateMachine {
     enum Decision: Equatable {
         /// Nothing plays.
         case idle
-        /// Silence for so many samples at most, then ask again.
+        /// Silence for at most this many samples, then ask again.
         case wait(samples: Int)
         /// Decode the packet in `slot`, then `release` it. `isFirst`: the burst begins with it.
         case decode(slot: Int, isFirst: Bool, pace: Pace)
-        /// Invent so many samples.
+        /// Conceal this many samples.
         case conceal(samples: Int)
-        /// Restore so many samples from the packet in `slot`, the next one; it stays.
+        /// Recover this many samples from the FEC data of the next packet, which is in `slot` and stays there.
         case recover(slot: Int, samples: Int)
         /// The burst is over; ask again.
         case ended(PlaybackEnd)
@@ -50,16 +50,16 @@ struct JitterBufferStateMachine {
     static let concealStep = 480
     /// Silence played at once before looking again.
     static let silenceStep = 120
-    /// Invented sound becomes silence after so many samples; libopus has faded it by then.
+    /// Concealment becomes silence after this many samples; libopus has faded it by then.
     static let concealMax = 4_800
-    /// A gap of up to so many samples is concealed at once.
+    /// A gap of up to this many samples is concealed at once.
     static let concealAtOnceMax = 2_880
-    /// After so many gaps that no repair came for, further ones are not waited for until some comes.
+    /// After this many gaps without a repair, further gaps do not wait until a repair arrives.
     static let waitsInVainMax = 2
     /// Packets further away than this in sequence or time are of another burst.
     static let sequenceReach = 1_000
     static let timeReach = 10 * 48_000
-    /// Without the packet that has the marker, the first ones wait so long for it.
+    /// How long the first packets wait for the packet with the marker.
     static let headWait = Duration.milliseconds(150)
     /// For how long stray packets of a finished burst are known as such.
     static let memoryOfEnd = Duration.seconds(5)
@@ -159,7 +159,7 @@ struct JitterBufferStateMachine {
         if decoded { statistics.played += 1 } else { statistics.malformed += 1 }
     }
 
-    /// The player made speech by so many samples shorter (or, below zero, longer).
+    /// The player has shortened speech by `removed` samples, or lengthened it if negative.
     mutating func rescaled(by removed: Int) {
         if removed > 0 { statistics.acceleratedSamples += removed } else { statistics.expandedSamples -= removed }
     }

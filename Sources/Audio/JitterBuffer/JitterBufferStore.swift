@@ -1,4 +1,4 @@
-// Where the jitter buffer keeps packets: a pool of slots and their bytes, taken at once and never given back.
+// Storage for the jitter buffer's packets: a pool of slots and their bytes, allocated once and never freed.
 import MonotonicTime
 
 /// A packet that waits.

@@ -77,7 +77,8 @@ public struct PlaybackStatistics: Sendable, Equatable, BitwiseCopyable {
     public var underruns = 0
     /// The jitter buffer's present target, in milliseconds.
     public var targetMilliseconds = 0
-    /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is corrected.
+    /// How much faster the talker's sound card runs than the speaker's, in parts per million, as far as it is
+    /// corrected.
     public var driftPartsPerMillion = 0
     /// Packets that wait at present in the jitter buffer that holds the most.
     public var held = 0
@@ -166,9 +167,10 @@ public final class PlaybackEngine: Sendable {
     /// Opens and configures the device, so that the first burst finds it ready. `prepared` or `failed` follows.
     public func prepare() { worker.rings.command(.prepare) }
 
-    /// Takes a received packet of who is heard on a voice (0 ..< `voicesMax`).
+    /// Accepts a received packet for a voice (0 ..< `voicesMax`).
     ///
-    /// - Returns: `false` when it was dropped, being longer than an Opus packet or the engine being overrun; counted.
+    /// - Returns: `false` when it was dropped and counted, because it is longer than an Opus packet or the queue is
+    ///   full.
     @discardableResult
     public func enqueue(_ packet: ReceivedPacket, voice: Int = 0) -> Bool {
         worker.rings.enqueue(packet, voice: Self.checked(voice))
@@ -213,7 +215,7 @@ public final class PlaybackEngine: Sendable {
     /// most, and drops what is more. From any thread.
     public var packetsHeld: Int { worker.rings.packetsHeld }
 
-    /// The engine's thread, for who can give it real-time priority.
+    /// The engine's thread, for a service that can give it real-time priority.
     public var realTimeThread: RealTimeThreadInfo { thread.information }
 
     /// Whether the device runs at this moment. From any thread.
@@ -233,10 +235,10 @@ public final class PlaybackEngine: Sendable {
     private func logInterruption(_ slot: PlaybackSlot) {
         if slot.kind == .lost {
             logger.warning(
-                "the speaker is lost, and tried again for a while: \(AudioError(slot.fault, device: device))")
+                "speaker lost; retrying: \(AudioError(slot.fault, device: device))")
         } else {
             logger.notice(
-                "the speaker is back", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
+                "speaker recovered", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
         }
     }
 

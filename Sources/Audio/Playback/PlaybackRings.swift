@@ -1,4 +1,4 @@
-// What passes between the owner of a speaker and its thread: packets and commands in, events out, counts.
+// The rings between the owner of a speaker and its thread: packets and commands in, events out, statistics.
 import MonotonicTime
 import Synchronization
 

@@ -1,4 +1,4 @@
-// What is to be heard: received speech and tones, block by block, and what is told and counted of it.
+// Renders received speech and tones, block by block, and reports and counts what is played.
 import MonotonicTime
 
 /// The sound of a speaker, without the speaker. Confined to the playback thread; allocates nothing after `init`.
@@ -46,7 +46,7 @@ final class PlaybackSound {
         if !tones.play(tone) { counts.dropped += 1 }
     }
 
-    /// Drops all that was to be heard; with a `reason` bursts among it are told to be over.
+    /// Drops all sound that is waiting. With a `reason`, the end of its bursts is reported.
     func discard(_ reason: PlaybackEnd? = nil) {
         counts.dropped += tones.drop()
         for voice in voices.indices { discard(voice: voice, reason) }
@@ -75,8 +75,8 @@ final class PlaybackSound {
         speakerClock.restart()
     }
 
-    /// Fills `block` (`playbackBlock` samples), which is heard `delay` after `now`; with the device's queue as full as it is to
-    /// be, that would have been `shortfall` later.
+    /// Fills `block` (`playbackBlock` samples), which is heard `delay` after `now`. With the target length of the
+    /// device's queue it would be heard `shortfall` later.
     func render(
         into block: UnsafeMutablePointer<Float>, delay: Duration, shortfall: Duration, at now: Instant
     ) {

@@ -1,4 +1,4 @@
-// One talker's speech on its way to the speaker, and what is counted of it.
+// One talker's speech on its way to the speaker, with its statistics.
 import MonotonicTime
 
 /// A voice of the speaker: a jitter buffer, a decoder and their counts. Confined to the playback thread; allocates nothing after `init`.

@@ -6,7 +6,8 @@ final class PlaybackWorker: @unchecked Sendable {
     /// Silence played after the last sound before the device stops, beyond what the device holds: the next burst or
     /// tone often follows soon.
     private static let hangover = Duration.milliseconds(60)
-    /// A device that failed is left alone for so long, whatever comes for it: else it would fail with every packet.
+    /// How long a failed device is left alone, whatever arrives for it. Otherwise it would fail again with every
+    /// packet.
     private static let retryAfter = Duration.seconds(1)
 
     let rings: PlaybackRings
@@ -149,7 +150,7 @@ final class PlaybackWorker: @unchecked Sendable {
         }
     }
 
-    /// As soon as the device runs again: what is heard from then on is of another clock.
+    /// Called as soon as the device runs again: from then on its clock has another offset.
     private func countUnderruns() {
         guard sink.underruns != underrunsSeen else { return }
         isContinued = false

@@ -1,4 +1,5 @@
-// How much sound is kept queued in a playback device: as little as the device has shown to bear. Pure, and remembered.
+// Controls how much sound is queued in a playback device: as little as the device has proved to tolerate. Pure, and
+// remembered.
 import MonotonicTime
 import Synchronization
 
@@ -16,9 +17,9 @@ struct QueueDepth: Equatable, Sendable {
     static let calm = Duration.seconds(5)
     /// The longest that such a time becomes: it doubles when shrinking proved wrong, and halves when it proved right.
     static let calmMax = Duration.seconds(40)
-    /// Having shrunk has proved right after so many such times.
+    /// After this many such times a smaller queue is proved right.
     static let calmsToProve = 8
-    /// Running empty after more playing without lets it be as it is.
+    /// An empty queue after at least this much playing without one does not change the depth.
     static let rare = Duration.seconds(4)
     /// Running empty again within this time lets it grow by double steps.
     static let again = Duration.seconds(1)

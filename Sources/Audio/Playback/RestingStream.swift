@@ -1,13 +1,13 @@
-// A sound server's stream between two uses of a device: corked, for a while.
+// A sound server's stream between two uses of a device: paused (corked) for a while.
 import CALSA
 import MonotonicTime
 
-/// The stream of before, stopped but not closed. It keeps the server's device at short blocks, so that a reply that follows
-/// soon is heard, or recorded, without waiting for a long one.
+/// The previous stream, stopped but not closed. It keeps the server's device at short blocks, so that an early reply is
+/// heard or recorded without waiting for a long block.
 ///
-/// It is not free: PulseAudio 16 woke 400 times a second for one on an idle device (13 ms of processor time in a second),
-/// and its plug-in here 1.3 times. PulseAudio and PipeWire suspend a device that is idle for 5 s, unless they are told not to:
-/// from then on the stream costs nothing, and keeps nothing.
+/// It has a cost: PulseAudio 16 woke 400 times a second for one on an idle device (13 ms of processor time per second),
+/// and its plug-in in this process 1.3 times. Unless configured otherwise, PulseAudio and PipeWire suspend a device
+/// that is idle for 5 s: from then on the stream costs nothing and has no effect.
 struct RestingStream: ~Copyable {
     /// How long a microphone's stream rests: a desktop shows it as in use.
     static let microphoneSpan = Duration.seconds(5)

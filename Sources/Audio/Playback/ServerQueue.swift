@@ -1,4 +1,4 @@
-// What a sound server takes out of a playback queue, in which steps, and how much it wants there before it takes any. Pure.
+// Learns in which steps a sound server reads a playback queue, and how much it needs there before it reads any. Pure.
 import MonotonicTime
 
 /// The queue of a PCM that belongs to a sound server, watched by the clock.
@@ -14,7 +14,7 @@ struct ServerQueue {
     enum Advice: Equatable {
         /// Write a block of sound.
         case write
-        /// Write so many frames of silence: the server may be waiting for a longer queue.
+        /// Write this many frames of silence: the server may be waiting for a longer queue.
         case pad(frames: Int)
         /// Look again then.
         case wait(until: Instant)
@@ -30,13 +30,14 @@ struct ServerQueue {
         var isProven = false
     }
 
-    /// A server that took something and then nothing for so long has lost its device. At least three steps.
+    /// A server that read something and then nothing for this time, or for three steps if that is longer, has lost its
+    /// device.
     static let lostAfter = Duration.milliseconds(300)
     /// The same while the stream is too young for its steps to be known: three of the longest that PipeWire has (8,192 frames).
     static let lostAfterAtFirst = Duration.milliseconds(520)
     /// A queue that lasts for t is refused when nothing of it was taken within 2 t and this time.
     static let grace = Duration.milliseconds(5)
-    /// A server that never refused a queue is given so long: it is more likely late.
+    /// How long to wait for a server that never refused a queue: it is more likely to be late.
     static let provenTimeout = Duration.milliseconds(100)
     /// The shortest sleep while a server takes in steps of its own.
     static let napMin = Duration.microseconds(300)

@@ -1,4 +1,5 @@
-// Received packets as samples for the speaker, block by block: jitter buffer, decoder, time scaling, drift correction.
+// Turns received packets into samples for the speaker, block by block: jitter buffer, decoder, time scaling, drift
+// correction.
 import MonotonicTime
 
 #if canImport(Glibc)

@@ -1,4 +1,4 @@
-// The tones that sound at present, each at its place, mixed over whatever plays.
+// Mixes the current tones, each at its position, over the other sound.
 
 #if canImport(Glibc)
 import Glibc

@@ -1,4 +1,4 @@
-// Several voices as one sound: their sum, turned down where it is louder than the speaker can be.
+// Mixes several voices: their sum, with peaks above full scale reduced.
 
 #if canImport(Glibc)
 import Glibc
@@ -77,7 +77,7 @@ struct MixLimiter {
         gain = next
     }
 
-    /// The sample as it is up to the ceiling; what is above comes ever nearer to full scale, and never there.
+    /// Returns a sample below the ceiling unchanged. Above it the result approaches full scale and never reaches it.
     static func bent(_ sample: Float) -> Float {
         let size = abs(sample)
         guard size > ceiling else { return sample }

@@ -1,18 +1,18 @@
-// How fast one clock runs against another, seen through delays that vary. Pure.
+// Measures how fast one clock runs relative to another, through varying delays. Pure.
 
-/// The slope of a difference between two clocks that is only ever seen too large: the least of each two seconds is kept,
-/// and a line is laid through up to a minute of them.
+/// The slope of the difference between two clocks. Each observation is too large by a delay, so the smallest value of
+/// every two seconds is kept, and a line is fitted to up to a minute of them.
 ///
-/// A step (another route, a device that ran empty) is no slope: the line begins anew, and what was known stays known.
+/// A step (another route, a device that ran empty) is not a slope: a new line starts, and the known slope is kept.
 struct ClockSlope {
     /// The least difference is looked for within so much time.
     static let window: Int64 = 2_000_000_000
     private static let pointsMax = 32
-    /// Below so many points a line says nothing.
+    /// A line needs at least this many points.
     private static let pointsMin = 8
     /// Two clocks cannot come apart by so much in one window: it is a step.
     private static let stepMax = 4e6
-    /// A slope is believed when its standard error is below this, in parts per million.
+    /// A slope is accepted when its standard error is below this, in parts per million.
     private static let errorMax = 40.0
     /// Sound cards are within this, in parts per million; more is not corrected.
     static let limit = 500.0

@@ -1,12 +1,12 @@
 // Which played samples were heard when a sample was captured. Pure.
 import MonotonicTime
 
-/// Samples that are counted and stamped: when was the first of them?
+/// Finds the time of the first of a series of counted, timestamped samples.
 ///
-/// A stamp is late by chance, when its thread was kept waiting between looking at the device and at the clock, and never early; so
-/// the earliest of each 100 ms is believed.
+/// A timestamp may be late, when its thread was delayed between reading the device and the clock, but never early. So
+/// the earliest one of each 100 ms counts.
 struct StampedCount {
-    /// The stamps of so many samples are compared.
+    /// The number of samples whose timestamps are compared.
     static let window: Int64 = 4_800
 
     /// When sample 0 was, or would have been, in nanoseconds; nil: nothing was stamped yet.
@@ -25,7 +25,8 @@ struct StampedCount {
     }
 }
 
-/// The place of captured samples among played ones, kept as long as it is right: a filter has to learn the room anew when it moves.
+/// The position of captured samples among the played ones. It is kept while it is right, because the filter has to
+/// relearn the room when the position moves.
 struct EchoAlignment {
     /// Which played samples belong to captured ones.
     struct Place: Equatable {
@@ -37,12 +38,13 @@ struct EchoAlignment {
 
     /// The place moves when it is wrong by more than this, in samples: 3 ms.
     static let tolerance: Int64 = 144
-    /// So much earlier than an echo can come its sound is wanted, as long as it is there by then, in samples: a filter cannot undo
-    /// what it has not been told yet, and stamps are not exact.
+    /// How much earlier than its echo a sound is requested, in samples, if it is available by then: the filter needs a
+    /// sound before its echo, and timestamps are not exact.
     static let leadMax: Int64 = 240
     /// What a speaker that writes at the last moment may make of it.
     static let leadMin: Int64 = -240
-    /// What is wanted comes too late for so many times on end: the lead is too long. Once is a thread that was kept waiting.
+    /// The lead is too long when the requested sound is late this many times in a row. A single time is a delayed
+    /// thread.
     static let latesMax = 5
     /// A lead that was too long is shortened by whole milliseconds, and one to spare.
     private static let leadStep: Int64 = 48

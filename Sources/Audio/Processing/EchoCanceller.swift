@@ -1,4 +1,4 @@
-// What the speaker plays taken out of what the microphone hears, by libspeexdsp.
+// Removes what the speaker plays from what the microphone hears, by libspeexdsp.
 import CSpeexDSP
 import MonotonicTime
 
@@ -8,14 +8,14 @@ import Glibc
 import Musl
 #endif
 
-/// Takes the echo of a speaker out of the microphone's samples, where they are and without delay. Allocates in `init` only;
-/// confined to the capture thread.
+/// Takes the echo of a speaker out of the microphone's samples, where they are and without delay. Allocates in `init`
+/// only; confined to the capture thread.
 ///
-/// libspeexdsp's adaptive filter in blocks of 5 ms, 125 ms long. Measured with espeak's speech in a room whose echo decays by 60 dB
-/// in 60 ms: shorter blocks learn sooner, and a longer filter later (of 150 ms: 1 dB less after the same time). A filter that has
-/// learnt another place in time is worse than one that knows nothing: 0.5 ms off, it leaves more for two seconds than one that
-/// begins anew, which has 10 dB after one second and 16 dB after two. So it forgets when the place moves, and at every press.
-/// What it leaves is for `NoiseSuppressor`.
+/// libspeexdsp's adaptive filter in blocks of 5 ms, 125 ms long. Measured with espeak's speech in a room whose echo
+/// decays by 60 dB in 60 ms: shorter blocks learn sooner, and a longer filter later (of 150 ms: 1 dB less after the
+/// same time). A filter that has learnt another offset is worse than an untrained one: with 0.5 ms of error it leaves
+/// more echo for two seconds than a new one, which has removed 10 dB after one second and 16 dB after two. So it is
+/// reset when the offset changes, and at every press. `NoiseSuppressor` handles the remaining echo.
 final class EchoCanceller {
     /// Samples in a block; the suppressor of what is left must have the same.
     static let block = NoiseSuppressor.block

@@ -1,4 +1,4 @@
-// What was heard while a block was captured: the sound that an echo is made of.
+// The sound that was played while a block was captured: the source of its echo.
 import MonotonicTime
 
 #if canImport(Glibc)

@@ -1,4 +1,4 @@
-// Speech made as loud as speech should be, without delay and without clipping. Pure.
+// Brings speech to a standard level, without delay and without clipping. Pure.
 
 #if canImport(Glibc)
 import Glibc
@@ -24,7 +24,7 @@ struct GainControl {
     /// Decibels a second.
     private static let rise: Float = 6
     private static let fall: Float = 24
-    /// How fast the noise floor is believed to rise and to fall, in dB a second.
+    /// How fast the estimate of the noise floor rises and falls, in dB per second.
     private static let floorRise: Float = 3
     private static let floorFall: Float = 60
     /// The limiter's resolution: 1 ms.

@@ -1,4 +1,4 @@
-// Steady noise taken out of speech by libspeexdsp.
+// Removes steady noise from speech, by libspeexdsp.
 import CSpeexDSP
 
 #if canImport(Glibc)
@@ -13,7 +13,7 @@ import Musl
 /// libwebrtc-audio-processing 0.3, which delays by 7 ms and changes speech more (likeness 0.96 against 0.996) for about
 /// the same suppression.
 ///
-/// It also takes out what an `EchoCanceller` leaves, alone or beside noise.
+/// It also removes the echo that an `EchoCanceller` leaves, with or without noise.
 final class NoiseSuppressor {
     /// Samples in a block, and of delay: 5 ms.
     static let block = audioClockRate / 200

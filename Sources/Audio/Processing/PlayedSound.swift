@@ -1,12 +1,12 @@
-// What the speaker plays, on its way to the microphone's thread, which takes it out of what it hears.
+// Passes the played sound to the microphone's thread, which removes it from the captured sound.
 import MonotonicTime
 import Synchronization
 
-/// The path by which a microphone's engine learns what a speaker's engine plays beside it. Give the same one to both, and to no
-/// other two.
+/// The path by which a microphone's engine learns what a speaker's engine plays at the same time. Give one object to
+/// exactly one pair of engines.
 ///
-/// Nothing is handed on while the microphone stands still. Without locks; what the microphone does not take in time is lost, and
-/// it is told so.
+/// Nothing is passed while the microphone is stopped. It uses no locks. Sound that the microphone does not read in time
+/// is lost, and the loss is reported to it.
 public final class PlayedSound: Sendable {
     /// A block as it lies in the ring; its samples are the payload.
     struct Block: BitwiseCopyable {

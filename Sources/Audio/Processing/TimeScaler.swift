@@ -1,4 +1,4 @@
-// Decoded speech on its way to the speaker, made a little shorter or longer there without changing its pitch.
+// Shortens or lengthens decoded speech without changing its pitch.
 
 #if canImport(Glibc)
 import Glibc
@@ -11,12 +11,12 @@ import Musl
 /// than the samples of one short frame. Allocates in `init` only. (libsonic does the same, but holds back up to 40 ms of
 /// speech before it gives the first of it, where this needs 25 ms to shorten and 10 ms to lengthen; it allocates as it goes.)
 final class TimeScaler {
-    /// To shorten speech, so many samples have to be there: two periods of a deep voice.
+    /// The number of samples that shortening needs: two periods of a deep voice.
     static let wanted = 1_200
     /// Periods looked at: 2.5…12.5 ms, that is voices of 80…400 Hz.
     private static let lagMin = 120
     private static let lagMax = 600
-    /// Periods are compared over so many samples at most.
+    /// Periods are compared over at most this many samples.
     private static let spanMax = 600
     /// The length of a cross-fade.
     private static let fadeMax = 240
@@ -25,7 +25,7 @@ final class TimeScaler {
     private static let likenessWhenFar: Float = 0.55
     /// Being behind by so much is far.
     private static let far = 4_800
-    /// So much more than asked for may be taken out or put in: a period is as long as it is.
+    /// How many more samples than requested may be removed or inserted, because only whole periods are possible.
     private static let tolerance = 96
     /// Speech is played at most 1.2 times as fast (a sixth is taken out), and as much slower…
     private static let shareMax: Float = 0.2
@@ -84,8 +84,8 @@ final class TimeScaler {
     /// Drops what was not played.
     func drop() { end = position }
 
-    /// Room for `OpusDecoder.samplesMax` samples, of which `commit` then says how many there are. While `count` is
-    /// below `wanted`.
+    /// Memory for `OpusDecoder.samplesMax` samples; `commit` then gives their number. Only while `count` is below
+    /// `wanted`.
     func room() -> UnsafeMutablePointer<Float> {
         if end + OpusDecoder.samplesMax + Self.lagMax > Self.capacity {
             let start = position - Self.history

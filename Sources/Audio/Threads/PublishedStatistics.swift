@@ -1,4 +1,4 @@
-// Counts that one thread writes and any thread reads, each whole, without locks.
+// Statistics that one thread writes and any thread reads, each value atomically, without locks.
 import Synchronization
 
 /// A `PlaybackStatistics` in atomics. The fields are each right; together they may be of neighbouring moments.
@@ -68,7 +68,7 @@ final class PublishedStatistics: Sendable {
 }
 
 extension PlaybackStatistics {
-    /// Adds what was counted elsewhere. Target and drift are no counts.
+    /// Adds other counts. Target and drift are not counts.
     mutating func add(_ other: PlaybackStatistics) {
         received += other.received
         played += other.played
@@ -88,7 +88,7 @@ extension PlaybackStatistics {
         held = max(held, other.held)
     }
 
-    /// What has been counted since `start`. Target, drift and what is held are no counts.
+    /// The counts since `start`. Target, drift and the held samples are not counts.
     func since(_ start: PlaybackStatistics) -> PlaybackStatistics {
         var counts = self
         counts.received -= start.received

@@ -1,4 +1,4 @@
-// When this machine's channels are advertised by Bluetooth, and when that is tried again. Pure.
+// Decides when this machine's channels are advertised by Bluetooth, and when a failure is retried. Pure.
 import MonotonicTime
 
 /// Advertises while there is something to tell and a radio to tell it with. What is registered costs no wake-up.
@@ -7,7 +7,7 @@ public struct BluetoothAnnouncer: Sendable {
     public enum Event: Sendable {
         /// There is an adapter that is on, or there is none any more; what was registered with it is gone then.
         case radio(Bool)
-        /// What is to be told has this tag now; nil: nothing.
+        /// The record to advertise now has this tag; nil: there is none.
         case record(tag: UInt32?)
         /// What was asked for under this ticket is done.
         case done(ticket: UInt64)
@@ -27,7 +27,8 @@ public struct BluetoothAnnouncer: Sendable {
         case unregister
     }
 
-    /// Refusals in a row after which nothing is tried again before the radio, or what is to be told, begins anew.
+    /// The number of consecutive refusals after which nothing is retried until the radio is switched on again or the
+    /// record changes.
     static let attemptsMaximum = 8
     /// The least time between two tags: each one has everybody near read again.
     static let updatePause = Duration.seconds(5)

@@ -1,4 +1,4 @@
-// Whom Bluetooth hears, whose record is read and when, and when a sighting is over. Pure.
+// Finds machines by Bluetooth: which ones are heard, when their records are read, and when a sighting expires. Pure.
 import MonotonicTime
 import RelayProtocol
 
@@ -16,10 +16,12 @@ public struct BluetoothPeer: Hashable, Comparable, Sendable, CustomStringConvert
     public var description: String { path }
 }
 
-/// Looks for machines while somebody browses: scans, and between two scans reads the records of those that are new or have changed.
+/// Searches for machines while somebody browses: it scans, and between two scans it reads the records of machines that
+/// are new or have changed.
 ///
-/// A scan is short and begins anew at once: a controller may report a device only once in a scan, so who is there is heard in each, and who
-/// was not heard in three of full length is gone. No scan runs while a link is made, which it would disturb, and neither is done while a talk button is held.
+/// A scan is short and is restarted at once. A controller may report a device only once per scan, so a present machine
+/// is heard in each scan, and a machine that was not heard in three full scans is gone. No scan runs while a link is
+/// set up, because it would disturb that. Neither happens while a talk button is held.
 public struct BluetoothFinder: Sendable {
     /// What happens.
     public enum Event: Sendable {
@@ -47,9 +49,9 @@ public struct BluetoothFinder: Sendable {
 
     /// What comes of a read.
     public enum Outcome: Sendable {
-        /// The pages, as they were read.
+        /// The pages that were read.
         ///
-        /// - zones: The machine's interfaces, by any of which a link-local address may be reached.
+        /// - zones: The machine's interfaces. A link-local address may be reached through any of them.
         case pages([[UInt8]], zones: [String])
         /// The machine can be reached, and has no such service.
         case nothingThere
@@ -91,9 +93,9 @@ public struct BluetoothFinder: Sendable {
     static let rereadPause = Duration.seconds(30)
     /// The least time between two reads of a record whose tag changes.
     static let changePause = Duration.seconds(5)
-    /// A smaller change of the signal is no news, in dB.
+    /// A smaller change of the signal strength, in dB, is not reported.
     static let strengthStep = 4
-    /// The strengths that are believed, in dBm.
+    /// The valid range of signal strengths, in dBm.
     static let strengths = -127...20
 
     private enum Phase: Sendable {
@@ -131,7 +133,7 @@ public struct BluetoothFinder: Sendable {
     private var isBrowsing = false
     private var isHeld = false
     private var nextOrder: UInt64 = 0
-    /// Why there is no scan, as of the last refusal.
+    /// The reason of the last refused scan.
     public private(set) var refusal: String?
     /// Records that made no sense.
     public private(set) var senseless = 0
@@ -310,7 +312,7 @@ public struct BluetoothFinder: Sendable {
         sightings[peer] = sighting
     }
 
-    /// Who was heard in this scan, or the last one, and waits to be read, the longest first.
+    /// The machines that were heard in this scan or the last one and wait to be read, the longest first.
     private func due(at now: Instant) -> [BluetoothPeer] {
         sightings.filter { $0.value.wasHeard && $0.value.nextRead <= now }
             .sorted { ($0.value.nextRead, $0.value.order) < ($1.value.nextRead, $1.value.order) }.map(\.key)
@@ -345,7 +347,7 @@ public struct BluetoothFinder: Sendable {
         actions.append(.startScan)
     }
 
-    /// The list as it is now. Of several that tell of the same channel, the strongest counts.
+    /// The current list. Of several machines with the same channel, the one with the strongest signal counts.
     private func list() -> [NearbyChannel] {
         var found: [FollowedChannel: NearbyChannel] = [:]
         for sighting in sightings.values.sorted(by: { ($1.strength, $0.order) < ($0.strength, $1.order) }) {

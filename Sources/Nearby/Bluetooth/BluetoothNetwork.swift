@@ -1,4 +1,4 @@
-// The network that Bluetooth makes by itself, to the machine that hosts a channel. Pure.
+// The Bluetooth network to the machine that hosts a channel. Pure.
 import MonotonicTime
 
 /// A Bluetooth adapter that offers a personal area network to paired machines: the role NAP of the PAN profile.
@@ -29,7 +29,7 @@ public struct BluetoothAccessPoint: Hashable, Sendable, CustomStringConvertible 
     }
 }
 
-/// Why there is no network by Bluetooth.
+/// Why there is no Bluetooth network.
 public enum BluetoothNetworkError: Error, Hashable, Sendable {
     /// There is no Bluetooth that is on.
     case noRadio

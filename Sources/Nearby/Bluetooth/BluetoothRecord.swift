@@ -1,4 +1,4 @@
-// What a host hands out over GATT: its channels, and where its machine is reached by IP. Pure.
+// The record that a host offers over GATT: its channels, and the IP addresses of its machine. Pure.
 import Cryptography
 import RelayProtocol
 
@@ -12,7 +12,7 @@ import RelayProtocol
 public struct BluetoothRecord: Hashable, Sendable {
     /// A channel and where it is served.
     public struct Channel: Hashable, Sendable {
-        /// What the network would be told of it, too.
+        /// The announcement, the same as on the network.
         public var announcement: NearbyAnnouncement
         /// The UDP port of its relay; not 0.
         public var port: UInt16
@@ -26,9 +26,9 @@ public struct BluetoothRecord: Hashable, Sendable {
 
     /// The form that this code writes and reads.
     public static let version: UInt8 = 1
-    /// The most channels that are told.
+    /// Maximum number of channels in a record.
     public static let channelsMaximum = 8
-    /// The most addresses that are told.
+    /// Maximum number of addresses in a record.
     public static let addressesMaximum = 6
     /// How many pages there are, empty ones included.
     public static let pageCount = 6
@@ -41,7 +41,7 @@ public struct BluetoothRecord: Hashable, Sendable {
 
     /// The machine's addresses, 4 or 16 bytes each, the best one first.
     public var addresses: [[UInt8]]
-    /// The channels, in the order in which they are told.
+    /// The channels, in the order of the record.
     public var channels: [Channel]
     /// Where the machine offers a network by Bluetooth itself; nil: nowhere.
     public var accessPoint: BluetoothAccessPoint?
@@ -99,7 +99,8 @@ public struct BluetoothRecord: Hashable, Sendable {
     /// Changes with the record.
     public var tag: UInt32 { Self.tag(of: bytes) }
 
-    /// FNV-1a: it tells changes and pages of different records apart, and protects against nobody.
+    /// FNV-1a: it distinguishes versions of the record and pages of different records. It gives no protection against
+    /// attacks.
     private static func tag(of bytes: [UInt8]) -> UInt32 {
         bytes.reduce(2_166_136_261) { ($0 ^ UInt32($1)) &* 16_777_619 }
     }
@@ -117,7 +118,7 @@ public struct BluetoothRecord: Hashable, Sendable {
         return pages
     }
 
-    /// How many pages the record has of which this is one; nil when it is no page.
+    /// The number of pages of the record that this page belongs to; nil when it is not a page.
     public static func pageCount(in page: [UInt8]) -> Int? {
         guard page.count >= headByteCount, page.count <= pageByteCountMaximum else { return nil }
         let (index, count) = (Int(page[4] >> 4), Int(page[4] & 0xF))
@@ -161,7 +162,7 @@ public enum BluetoothRecordError: Error, Hashable, Sendable, CustomStringConvert
         case .tooLong: "the record of channels is too long"
         case .tooShort: "the record of channels ends too early"
         case .otherVersion: "the record of channels is of another version"
-        case .senseless(let part): "the record of channels has a senseless \(part)"
+        case .senseless(let part): "the record of channels has an invalid \(part)"
         case .torn: "the record of channels changed while it was read"
         }
     }

@@ -19,7 +19,7 @@ public struct BluetoothSignal: Hashable, Sendable {
     /// The signal of a record.
     public init(tag: UInt32) { self.tag = tag }
 
-    /// Reads the data of an advertisement by company. What makes no sense, or is another's, tells no tag.
+    /// Reads the data of an advertisement by company. Invalid or foreign data gives no tag.
     public init(manufacturerData: [UInt16: [UInt8]]) {
         guard let bytes = manufacturerData[Self.company], bytes.count == 5, bytes[0] == Self.version else { return }
         tag = bytes[1...].reduce(0) { $0 << 8 | UInt32($1) }

@@ -1,22 +1,26 @@
-// Who hosts a channel nearby when its host goes, and which host stays when there are several. Pure: events and time go in, actions come out.
+// Succession of hosts: who hosts a channel nearby when its host leaves, and which of several hosts stays. Pure: events
+// and time go in, actions come out.
 import MonotonicTime
 import RelayProtocol
 
 /// The rules of succession, as one member of a channel follows them.
 ///
-/// All members know the order in which they take their turn. A member that has lost its host looks for another one; when none is announced
-/// before its turn has come, it becomes the host of the next generation. Of several hosts the one of the older generation stays, of equal
-/// ones the one with the smaller id: the others see it, make sure that it is there, and send their members to it.
+/// All members know the order of their turns. A member that has lost its host searches for another one. If none is
+/// announced before its turn, it becomes the host of the next generation. Of several hosts the one of the older
+/// generation stays, and of equal generations the one with the smaller id. The others see it, check that it is
+/// reachable, and send their members to it.
 public struct SuccessionStateMachine: Sendable {
     /// What may happen.
     public enum Event: Sendable, Equatable {
         /// This member is on the channel.
         case linkReady
-        /// Its host has told who it is, and how many come before this member when it goes; nil: this member is not in the order.
+        /// Its host has sent its identity, and the number of members whose turn comes before this member's; nil: this
+        /// member is not in the order.
         case told(generation: UInt32, host: HostID, turn: Int?)
-        /// Its host goes, and has named another one, to which its members go.
+        /// Its host is leaving and has named another one, to which its members go.
         case sent
-        /// This member is not on the channel any more, or still not. `isAnnounced`: the host said that it goes.
+        /// This member has lost the channel, or has still not joined it. `isAnnounced`: the host announced that it is
+        /// leaving.
         case linkLost(isAnnounced: Bool)
         /// These hosts are announced, this machine not among them.
         case seen([NearbyHostSighting])
@@ -30,34 +34,35 @@ public struct SuccessionStateMachine: Sendable {
 
     /// What is to be done.
     public enum Action: Sendable, Equatable {
-        /// Look for the channel at these places.
+        /// Look for the channel at these addresses.
         case reach([RelayPlace])
-        /// Ask the host for a sign of life: the link is lost when none comes.
+        /// Probe the host: the link is lost if it does not answer.
         case verifyLink
         /// Host the channel, as this generation.
         case serve(generation: UInt32)
         /// Find out whether that host has the channel's key.
         case check(HostID, [RelayPlace])
-        /// Send the members to that place, and host the channel no more.
+        /// Send the members to that address, and stop hosting the channel.
         case standDown(to: RelayPlace)
     }
 
-    /// How long a lost host may take to come back before the first successor takes its turn, when nothing says that it has gone.
+    /// How long a lost host may take to return before the first successor takes its turn, unless it announced its
+    /// leaving.
     public static let returnTimeout: Duration = .milliseconds(500)
     /// The time between two turns: enough to host the channel, to announce that and to be seen.
     public static let turnInterval: Duration = .milliseconds(500)
     /// How long a host that is announced may take to let this member in, before it counts as gone.
     public static let joinTimeout: Duration = .seconds(3)
-    /// The member whose turn comes first asks the host for a sign of life so often.
+    /// How often the member whose turn comes first probes the host.
     public static let watchInterval: Duration = .seconds(1)
-    /// The others in the order do so as often: a network may split between the first one and them.
+    /// How often the other members in the order probe it: a network may split between the first one and them.
     public static let furtherWatchInterval: Duration = .seconds(5)
     /// The time after which what has failed is tried again.
     public static let retryInterval: Duration = .seconds(5)
-    /// How long somebody may go on talking when the host leaves, so that it leaves between bursts if it can. The rest of a second remains
-    /// for the next host, which announces itself and is found; a burst that is under way goes on there.
+    /// How long a burst may continue when the host leaves, so that it leaves between bursts if possible. The rest of a
+    /// second remains for the next host to announce itself and to be found. A burst in progress continues there.
     public static let leavingTime: Duration = .milliseconds(600)
-    /// The same when there is another host to go on with.
+    /// The same when another host takes over.
     public static let movingTime: Duration = .seconds(5)
     /// The turn of a member that is not in the order.
     public static let lastTurn = ServerMessage.Succession.orderMaximum
@@ -82,7 +87,7 @@ public struct SuccessionStateMachine: Sendable {
     private var host: HostID?
     /// Where that host is or was announced.
     private var hostPlaces: [RelayPlace] = []
-    /// The other hosts that were announced when it told who it is.
+    /// The other hosts that were announced when the host sent its identity.
     private var knownBefore: Set<HostID> = []
     private var turn: Int?
     /// The host has named the next one.
@@ -212,8 +217,8 @@ public struct SuccessionStateMachine: Sendable {
         if let own = sightings.first(where: { $0.host == host }) { hostPlaces = own.places }
     }
 
-    /// Whether that announcement is what the network remembers of an earlier life of this member's host: it was there before the host told
-    /// who it is, and leads to where only one of the two can be.
+    /// Whether that announcement is a cached one of an earlier run of this member's host: it existed before the host
+    /// sent its identity, and has an address that only one of the two can have.
     private func isEarlierLife(_ sighting: NearbyHostSighting) -> Bool {
         knownBefore.contains(sighting.host) && sighting.places.contains(where: hostPlaces.contains)
     }

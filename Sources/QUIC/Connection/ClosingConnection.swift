@@ -1,4 +1,4 @@
-// What is left of a connection that has ended, for a moment: an answer to packets that are still on their way.
+// The remains of an ended connection: for a moment it answers packets that are still in flight.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -16,7 +16,7 @@ final class ClosingConnection {
     private var heard = 0
     let deadline = Deadline()
 
-    /// - Parameter packet: The last word; empty where the peer knows (draining).
+    /// - Parameter packet: The CONNECTION_CLOSE packet; empty when the peer already knows (draining).
     init(of connection: QUICConnection, packet: [UInt8], whenOver: @escaping (ClosingConnection) -> Void) {
         ids = connection.ids
         self.packet = packet
@@ -27,7 +27,7 @@ final class ClosingConnection {
         deadline.handler = { [unowned self] in whenOver(self) }
     }
 
-    /// Says it (again).
+    /// Sends the packet, or sends it again.
     func say(through sender: PacketSender) {
         let lengths = lengths
         withUnsafeMutableBytes(of: &remote) { remote in
@@ -43,7 +43,7 @@ final class ClosingConnection {
         }
     }
 
-    /// A packet came after the end: the last word is repeated ever more rarely.
+    /// A packet arrived after the end. The answer is repeated for the 1st, 2nd, 4th, 8th… such packet.
     func packetArrived(_ sender: PacketSender) {
         heard += 1
         if heard & (heard - 1) == 0 { say(through: sender) }

@@ -61,8 +61,8 @@ extension QUICConnection {
         }
     }
 
-    /// The library tells it only to who writes. More bytes than a stream can have are refused after that, whatever they are, and
-    /// nothing is sent.
+    /// The library reports it only on a write. A write of more bytes than a stream can have is refused for that reason
+    /// first, and sends nothing.
     private func isStopped(_ stream: QUICStream) -> Bool {
         guard let conn else { return false }
         var taken = 0
@@ -170,7 +170,7 @@ extension QUICConnection {
         for event in batch { deliver(event) }
     }
 
-    /// A server's newcomer is shown to the endpoint's owner as soon as it is known who it is; false while it is not.
+    /// Shows a server's new connection to the endpoint's owner as soon as the peer is authenticated; false before that.
     private func announce() -> Bool {
         guard !isAnnounced else { return true }
         if closeReason != nil {
@@ -270,7 +270,7 @@ extension QUICConnection {
         }
     }
 
-    /// Ends the connection: tells the peer, frees what it holds, and leaves an answer for stragglers behind.
+    /// Ends the connection: informs the peer, frees its memory, and leaves an answer for late packets.
     func end(_ reason: QUICCloseReason, send goodbye: Goodbye) {
         guard let conn else { return }
         let packet = write(goodbye, conn)

@@ -1,4 +1,4 @@
-// A client's move to another network: to a new local socket, while the connection and all that is on it goes on.
+// A client's migration to another network: a new local socket for the same connection and its streams.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -23,17 +23,19 @@ extension QUICConnection {
         var hasFailed = false
     }
 
-    /// A client: moves the connection to a new local socket, on another network, say, and has that path validated
-    /// (RFC 9000, section 9). The delegate's `didEndMigration` tells how it went; a move that another one replaces
-    /// tells nothing.
+    /// Moves a client's connection to a new local socket, for example on another network, and validates that path (RFC
+    /// 9000, section 9). The delegate's `didEndMigration` reports the outcome. A migration that another one replaces
+    /// reports nothing.
     ///
     /// - Parameters:
     ///   - local: The address to bind; port 0 lets the kernel choose.
-    ///   - remote: Another address of the same peer, of either family; nil stays with the present one. RFC 9000, section 9.6,
-    ///     knows only the address that the server prefers, so both ends must be known to agree on more: pttd's protocol does.
+    ///   - remote: Another address of the same peer, of either family; nil stays with the present one. RFC 9000,
+    ///     section 9.6, knows only the address that the server prefers, so both ends must be known to agree on more:
+    ///     pttd's protocol does.
     ///   - kind: What becomes of the old path meanwhile.
     /// - Throws: `QUICError.invalidState` when the handshake is not confirmed, the server is out of spare connection
-    ///   ids, this is a server, or a move `afterValidation` is under way and another one is asked for; `.socket`; `.closed`.
+    ///   ids, this is a server, or a move `afterValidation` is under way and another one is asked for; `.socket`;
+    ///   `.closed`.
     public func migrate(
         to local: SocketAddress, peerAt remote: SocketAddress? = nil, _ kind: MigrationKind = .afterValidation
     ) throws(QUICError) {

@@ -159,8 +159,8 @@ extension QUICConnection {
     }
 
     /// When the peer's address changes twice in a moment, the library counts ids on their way out as still in use, and
-    /// takes the peer's next one for too many. It ignores what exceeds its pool of eight, so nothing is lost by not
-    /// insisting; the handshake has told the peer the real number.
+    /// rejects the peer's next one as one too many. It ignores ids beyond its pool of eight, so it is safe to allow
+    /// more; the handshake has told the peer the real number.
     func tolerateSpareConnectionIDs(_ conn: OpaquePointer) {
         guard let parameters = ngtcp2_conn_get_local_transport_params(conn) else { return }
         UnsafeMutablePointer(mutating: parameters).pointee.active_connection_id_limit = 64

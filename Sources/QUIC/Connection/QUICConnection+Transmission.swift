@@ -1,4 +1,5 @@
-// From the queues into packets: datagrams first, then streams in turn, until there is nothing left or no window.
+// Packs the queues into packets: datagrams first, then streams in turn, until the queues are empty or the window is
+// full.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -15,7 +16,7 @@ extension QUICConnection {
     static let packetByteCountMaximum = Int(NGTCP2_MAX_UDP_PAYLOAD_SIZE)
 
     private enum Step {
-        /// Something was put into the packet, or given up; go on with the same packet.
+        /// Something was put into the packet, or dropped; continue with the same packet.
         case more
         /// The packet is complete.
         case packet(Int)

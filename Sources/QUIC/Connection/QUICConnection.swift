@@ -56,7 +56,7 @@ public final class QUICConnection: @unchecked Sendable {
 
     /// The endpoint it belongs to.
     public let endpoint: QUICEndpoint
-    /// Who is told what happens.
+    /// The receiver of the connection's events.
     public weak var delegate: (any QUICConnectionDelegate)?
     /// The application's, for what it keeps about the connection.
     public var context: AnyObject?
@@ -219,10 +219,10 @@ public final class QUICConnection: @unchecked Sendable {
         return Int(clamping: ngtcp2_conn_get_streams_bidi_left(conn))
     }
 
-    /// Queues a datagram (RFC 9221): it arrives whole, late, twice never, or not at all. When the queue is full the
-    /// oldest one goes, and is told of as lost.
+    /// Queues a datagram (RFC 9221): it arrives complete or not at all, possibly late, and never twice. When the queue
+    /// is full, the oldest datagram is dropped and reported as lost.
     ///
-    /// - Returns: The datagram's number on this connection, by which the delegate is told what became of it.
+    /// - Returns: The datagram's number on this connection, with which the delegate gets its outcome.
     /// - Throws: `QUICError.datagramTooLarge`; `.datagramsNotSupported`; `.closed`.
     @discardableResult
     public func sendDatagram(_ datagram: [UInt8]) throws(QUICError) -> UInt64 {
@@ -243,7 +243,7 @@ public final class QUICConnection: @unchecked Sendable {
         return nextDatagramID
     }
 
-    /// The first in the queue is not sent; its owner is told.
+    /// Drops the first datagram in the queue, and reports that to its owner.
     func dropFirstDatagram() {
         statistics.datagramsDroppedSending += 1
         post(.datagramLost(datagrams.removeFirst().id))
@@ -276,8 +276,8 @@ public final class QUICConnection: @unchecked Sendable {
     /// Closes it with the application's `code` and `reason` (of which 256 bytes are sent). What is queued and fits the
     /// congestion window is sent before. The delegate's `didClose` follows.
     ///
-    /// A server that closes on early data does so once the handshake is complete, or has failed: before, the peer could not be told
-    /// the code (RFC 9000, section 10.2.3).
+    /// A server that closes on early data does so once the handshake is complete or has failed: before that, it could
+    /// not send the code to the peer (RFC 9000, section 10.2.3).
     public func close(code: UInt64, reason: String = "") {
         checkLoop()
         guard isOpen else { return }

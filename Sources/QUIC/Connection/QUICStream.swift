@@ -3,7 +3,7 @@ import Glibc
 
 /// A bidirectional stream. Used on the connection's loop only (checked).
 ///
-/// Reading makes room for the peer to send more; bytes that are not read stay with the peer.
+/// Reading returns flow-control credit to the peer, so bytes that are not read stay with the peer.
 public final class QUICStream: @unchecked Sendable {
     /// The stream's number (RFC 9000, section 2.1).
     public let id: Int64

@@ -1,4 +1,4 @@
-// The bytes of a stream that were written and not yet acknowledged, at addresses that do not move. Pure.
+// Bytes of a stream that were written but not acknowledged, at stable addresses. Pure.
 
 /// Keeps what was written until the peer has acknowledged it: the QUIC library keeps pointers into it.
 ///

@@ -1,10 +1,11 @@
-// Who may begin a connection: bounds on all newcomers, and on those of one address. Pure.
+// Decides which clients may open a connection: limits on all pending handshakes, and on those of one address. Pure.
 import MonotonicTime
 
 /// Counts the connections of a server by the addresses that they began from.
 ///
-/// A false source address costs its sender nothing, so it must take no more than few places that others want: beyond a few
-/// handshakes from one address, or a rate of all, a newcomer must prove by a Retry that it is where it says (RFC 9000, section 8.1.2).
+/// A false source address costs its sender nothing, so it must take no more than few places that others want: beyond a
+/// few handshakes from one address, or a rate of all, a new client must prove its address by a Retry (RFC 9000, section
+/// 8.1.2).
 struct Admission {
     enum Verdict: Equatable {
         case admitted

@@ -1,16 +1,17 @@
-// Packets that begin connections, while they wait for their turn.
+// The queue of pending handshakes: Initial packets that wait to be handled.
 import CLinux
 import Glibc
 
 /// First packets of clients, in the order they came.
 ///
-/// A handshake costs as much as hundreds of voice packets. When thousands return at once, what they send would fill the kernel's
-/// buffer, where it displaces what others say, while a few of them are answered: so it is taken out at once and kept here.
+/// A handshake costs as much as hundreds of voice packets. When thousands of clients return at once, their packets
+/// would fill the kernel's buffer and displace media while a few of them are answered. So they are read at once and
+/// queued here.
 struct PendingHandshakes {
     /// Packets that wait at most; a client sends up to three before it waits for an answer.
     static let capacity = 8_192
 
-    /// One that waits.
+    /// A waiting packet.
     struct Held {
         private let bytes: [UInt8]
         private let remote: sockaddr_storage
@@ -28,7 +29,7 @@ struct PendingHandshakes {
             self.socket = socket
         }
 
-        /// Hands the packet to `body`, for as long as that takes.
+        /// Calls `body` with the packet, which is valid during the call.
         func withPacket<Result>(_ body: (PacketReceiver.Packet) -> Result) -> Result {
             var ends = (remote, local)
             let (remoteLength, localLength) = (remoteLength, localLength)
@@ -49,10 +50,10 @@ struct PendingHandshakes {
     private var held: [Held?] = []
     private var head = 0
 
-    /// How many wait.
+    /// The number of waiting packets.
     var count: Int { held.count - head }
 
-    /// Keeps a copy of `packet`; false when too many wait.
+    /// Queues a copy of `packet`; false when the queue is full.
     mutating func keep(_ packet: PacketReceiver.Packet, on socket: UDPSocket) -> Bool {
         guard count < Self.capacity else { return false }
         held.append(Held(packet, on: socket))

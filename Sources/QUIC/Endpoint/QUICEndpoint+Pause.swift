@@ -1,4 +1,4 @@
-// An endpoint that reads nothing for a while: its owner cannot do anything about what it would read.
+// An endpoint that stops reading for a while, because its owner cannot handle what it would read.
 import MonotonicTime
 import Reactor
 
@@ -6,7 +6,7 @@ extension QUICEndpoint {
     /// How long nothing is read before the owner is asked again.
     private static let pause: Duration = .milliseconds(20)
 
-    /// What waits in the kernel stays there, unacknowledged, as if the whole process stood still. Sending goes on.
+    /// Waiting packets stay in the kernel unacknowledged, as if the whole process had stopped. Sending continues.
     ///
     /// - Returns: Whether it may read now.
     func mayReadNow() -> Bool {

@@ -1,4 +1,4 @@
-// Where a server's peers were, so that one that starts again can tell them that their connections are gone.
+// The addresses of a server's peers, so that a restarted server can tell them that their connections are gone.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -7,7 +7,8 @@ import Reactor
 
 /// Where the peer of a server's connection was, and by which of the server's ids it knows the connection.
 ///
-/// Kept over a kill, it is enough for a stateless reset (RFC 9000, section 10.3) to who has nothing to say, and so cannot be answered.
+/// Kept over a crash, it is enough for a stateless reset (RFC 9000, section 10.3) to an idle peer, which sends nothing
+/// that could be answered.
 public struct QUICPeerPlace: Hashable, Sendable {
     let id: [UInt8]
     let remote: SocketAddress
@@ -27,7 +28,7 @@ public struct QUICPeerPlace: Hashable, Sendable {
         return "\(String(decoding: hexadecimal, as: UTF8.self)) \(remote.host) \(remote.port) \(local?.host ?? "-")"
     }
 
-    /// Reads `text`; nil: it is no such line.
+    /// Parses `text`; nil if it is not such a line.
     public init?(text: Substring) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 4, parts[0].utf8.count == 2 * ConnectionID.ownLength,
@@ -67,8 +68,9 @@ extension QUICConnection {
 }
 
 extension QUICEndpoint {
-    /// Tells whoever was at `place` that its connection is gone, if it still has it; to anybody else it means nothing. One packet of
-    /// 40 bytes, which may get lost. Without effect where the endpoint has other keys than the one that had the connection.
+    /// Tells the peer at `place` that its connection is gone, if it still has that connection; any other peer ignores
+    /// it. It is one packet of 40 bytes, which may get lost. It has no effect if the endpoint's keys differ from those
+    /// of the endpoint that had the connection.
     public func sendReset(to place: QUICPeerPlace) {
         loop.checkIsolated()
         guard !isClosed, let socket = sockets.first else { return }

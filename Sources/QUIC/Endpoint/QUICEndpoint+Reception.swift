@@ -1,4 +1,4 @@
-// Where each packet that arrives goes: to a connection, to the owner, into a new connection, or nowhere.
+// Dispatches each received packet: to a connection, to the owner, to a new connection, or nowhere.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -9,10 +9,11 @@ import MonotonicTime
 extension QUICEndpoint {
     /// Packets of one socket that a turn looks at, before other work on the loop has its turn.
     private static let packetsPerTurn = 4 * PacketReceiver.batch
-    /// Beginnings of connections have so long in a turn; the first of them is looked at in any case.
+    /// The time that pending handshakes get per turn. The first one is handled in any case.
     private static let pendingHandshakesTime: Duration = .milliseconds(1)
-    /// Our stateless resets are so long, or a byte shorter than what they answer, or two endpoints could go on for ever (RFC 9000,
-    /// section 10.3.3). A lone PING, by which an idle client asks after a server, has 39 bytes.
+    /// The length of a stateless reset. It is at most one byte less than the packet that it answers, or two endpoints
+    /// could answer each other for ever (RFC 9000, section 10.3.3). A lone PING, with which an idle client checks a
+    /// server, has 39 bytes.
     static let resetLength = 40
     /// Below this nothing is taken for a stateless reset (RFC 9000, section 10.3).
     private static let resetLengthMinimum = 21
@@ -106,7 +107,7 @@ extension QUICEndpoint {
         }
     }
 
-    /// - Parameter isQueued: Whether it has waited with those who begin connections.
+    /// - Parameter isQueued: Whether it comes from the queue of pending handshakes.
     private func handleLongHeader(
         _ packet: PacketReceiver.Packet, on socket: UDPSocket, isQueued: Bool = false
     ) {

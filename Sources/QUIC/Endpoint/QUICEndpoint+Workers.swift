@@ -1,4 +1,5 @@
-// Several endpoints on one port, each with a thread of its own: the kernel gives every packet to the one that has its connection.
+// Several endpoints on one port, each with its own thread: the kernel passes every packet to the endpoint that has its
+// connection.
 import CLinux
 import Glibc
 import Reactor
@@ -7,8 +8,8 @@ extension QUICEndpoint {
     /// Where packets have the connection id, which begins with the worker's number (RFC 9000, sections 17.2 and 17.3).
     private static let identifierOffsets: (short: UInt32, long: UInt32) = (1, 6)
 
-    /// Lets further endpoints of the same user bind this one's address, with `reusePort`. This one was bound alone, so that a second
-    /// server is told that its port is taken.
+    /// Lets further endpoints of the same user bind this one's address, with `reusePort`. This one was bound
+    /// exclusively, so that a second server learns that its port is in use.
     ///
     /// - Throws: `QUICError.socket`, `.closed`.
     public func shareAddress() throws(QUICError) {

@@ -7,11 +7,12 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// A UDP socket that serves as a QUIC version 1 (RFC 9000) server, client, or both, and carries foreign packets
-/// (RFC 9443) beside.
+/// A UDP socket that serves as a QUIC version 1 (RFC 9000) server, client, or both, and carries foreign packets (RFC
+/// 9443) on the same port.
 ///
 /// It is `Sendable` only so that actors on its loop can hold it: all use is on that loop (checked). It lives until
-/// `close`. Work is done in turns: what arrived is read, the owner is told, what all of that queued is sent.
+/// `close`. Work is done in turns: received packets are read, events are reported to the owner, and everything that was
+/// queued is sent.
 public final class QUICEndpoint: @unchecked Sendable {
     /// What has been counted since the start.
     public struct Statistics: Sendable, Equatable {
@@ -48,15 +49,15 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Stateless resets, which are shorter than what they answer. After a crash, thousands have to hear that it has forgotten them.
     private static let resetsPerSecond: Int64 = 1_000
 
-    /// Connections that are sent to before arrivals are looked at again: what thousands are told at once must not hold up
-    /// the media of others.
+    /// The number of connections to flush before received packets are handled again: control messages to thousands of
+    /// clients must not delay media.
     static let flushesPerRound = 64
 
     /// The loop that it lives on.
     public let loop: EventLoop
     /// What it was made with.
     public let configuration: QUICConfiguration
-    /// Who is told what happens.
+    /// The receiver of the endpoint's events.
     public weak var delegate: (any QUICEndpointDelegate)?
     /// Counters.
     public internal(set) var statistics = Statistics()
@@ -80,7 +81,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// One for the loop's thread, and one for each of `helpers`.
     private var fanOutBatches = [FanOutBatch()]
     let receiver = PacketReceiver()
-    /// Who begins a connection, and has not been looked at.
+    /// Handshakes that have not been handled yet.
     var pendingHandshakes = PendingHandshakes()
     /// Counts changes of where connections' foreign packets go.
     private var paths: UInt64 = 0
@@ -93,7 +94,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     private var dirty: [QUICConnection] = []
     private var eventful: [QUICConnection] = []
     private var inTurn = false
-    /// When the turn began in which what is told now came: before it was read, decrypted and waited for what came with it.
+    /// Start of this loop turn, before its packets were read and decrypted. Used as the arrival time of what is
+    /// reported now.
     public private(set) var turnBegan = Instant.now
     private var turnTimer: EventLoop.Timer?
     private let timer: Int32
@@ -162,8 +164,8 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// Connections, those in handshake included.
     public var connectionCount: Int { connections.count }
 
-    /// Begins a connection to a server at `address`; the returned one tells its delegate how it goes. Set that now, and
-    /// open streams and write now what is to go as early data.
+    /// Opens a connection to a server at `address`. The returned connection reports its progress to its delegate. Set
+    /// the delegate now, and open streams and write early data now.
     ///
     /// - Throws: `QUICError.invalidSetting` when the socket's family cannot reach the address; `.closed`.
     public func connect(to address: SocketAddress, options: QUICClientOptions) throws(QUICError) -> QUICConnection {
@@ -194,11 +196,12 @@ public final class QUICEndpoint: @unchecked Sendable {
         return group.send(packet, with: fanOutBatches, helpers: helpers, paths: paths, except: excluded)
     }
 
-    /// A connection became ready, ended or moved: groups are laid out anew before their next packet.
+    /// A connection became ready, ended or moved: groups rebuild their layout before their next packet.
     func pathsChanged() { paths &+= 1 }
 
-    /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are told, after what
-    /// was written before, as far as their windows let it go at once; it is sent once, for nobody is left to repeat it.
+    /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are informed after
+    /// earlier writes, as far as their windows allow at once. This is sent once, because nothing remains that could
+    /// repeat it.
     public func close(code: UInt64 = 0, reason: String = "") {
         loop.checkIsolated()
         guard !isClosed else { return }
@@ -226,7 +229,7 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     // MARK: Turns
 
-    /// Does `body`, tells owners what came of it, and sends what all of them queued.
+    /// Runs `body`, reports the resulting events to the owners, and sends everything that was queued.
     func turn(_ body: () -> Void) {
         guard !inTurn else { return body() }
         inTurn = true
@@ -241,7 +244,9 @@ public final class QUICEndpoint: @unchecked Sendable {
         }
         inTurn = false
         guard !isClosed else { return }
-        if !eventful.isEmpty || pendingHandshakes.count > 0 || (!dirty.isEmpty && sender.blocked == nil) { scheduleTurn() }
+        if !eventful.isEmpty || pendingHandshakes.count > 0 || (!dirty.isEmpty && sender.blocked == nil) {
+            scheduleTurn()
+        }
         armTimer()
     }
 
@@ -330,7 +335,7 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     func adopt(_ connection: QUICConnection) { connections[ObjectIdentifier(connection)] = connection }
 
-    /// `connection` has ended: its ids lead to what is left of it for `closingPeriod`.
+    /// `connection` has ended: for `closingPeriod` its ids lead to its closing state.
     func replace(_ connection: QUICConnection, by packet: [UInt8], for closingPeriod: Duration) {
         connections[ObjectIdentifier(connection)] = nil
         if let address = connection.admittedFrom {

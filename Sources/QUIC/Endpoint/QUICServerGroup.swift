@@ -1,4 +1,4 @@
-// What the endpoints of one port have in common, each of which has a thread of its own.
+// State that the endpoints of one port share, each of which has its own thread.
 import MonotonicTime
 import Synchronization
 

@@ -1,4 +1,4 @@
-// Remembers the greetings that brought early data, so that none is taken twice within the window.
+// Remembers the ClientHellos that carried early data, so that none is accepted twice within the window.
 import CGnuTLS
 import CLinux
 import CNgtcp2

@@ -1,4 +1,4 @@
-// Host names to addresses, off the loop.
+// Resolves host names to addresses, off the loop.
 import CGnuTLS
 import CLinux
 import CNgtcp2

@@ -1,17 +1,17 @@
-// The kernel's news about this machine's interfaces, addresses and routes, and about its sleep.
+// Reports changes of this machine's interfaces, addresses and routes, and its waking from sleep.
 import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc
 import Reactor
 
-/// Tells when an interface, an address or a route of this machine has changed (rtnetlink(7)), and when the machine has
-/// woken up. Nothing polls: it sleeps while nothing changes.
+/// Reports when an interface, an address or a route of this machine has changed (rtnetlink(7)), and when the machine
+/// has woken up. It does not poll.
 ///
-/// What has changed is not told: ask for what matters, `NetworkRoute.toward` say. It lives until `cancel`, and is
-/// `Sendable` only so that actors on its loop can hold it: all use is on that loop.
+/// It does not report what has changed: query it, for example with `NetworkRoute.toward`. It lives until `cancel`, and
+/// is `Sendable` only so that actors on its loop can hold it: all use is on that loop.
 public final class NetworkChanges: @unchecked Sendable {
-    /// What is told.
+    /// The kinds of events.
     public enum News: Sendable, Equatable {
         /// Interfaces, addresses or routes have changed.
         case changed
@@ -30,7 +30,7 @@ public final class NetworkChanges: @unchecked Sendable {
     private var watches: [EventLoop.Watch] = []
     private var slept = asleepSinceStart()
 
-    /// Calls `handler` on `loop` after each flurry of changes that the kernel has told of, until `cancel`.
+    /// Calls `handler` on `loop` after each series of changes, until `cancel`.
     ///
     /// - Throws: `SystemError` where the kernel or a sandbox does not allow netlink sockets.
     public init(on loop: EventLoop, _ handler: @escaping (News) -> Void) throws(SystemError) {
@@ -59,7 +59,7 @@ public final class NetworkChanges: @unchecked Sendable {
         }
     }
 
-    /// Nothing is told after it.
+    /// Stops. No event follows.
     public func cancel() {
         if !watches.isEmpty { end() }
     }

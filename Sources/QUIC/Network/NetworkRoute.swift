@@ -1,4 +1,4 @@
-// Which way packets to a peer leave this machine: by which of its addresses, through which interface.
+// The route of packets to a peer: the source address and the interface.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -20,7 +20,7 @@ public struct NetworkRoute: Sendable, Equatable, CustomStringConvertible {
     /// "192.0.2.1 through wlan0".
     public var description: String { interface.isEmpty ? source.host : "\(source.host) through \(interface)" }
 
-    /// The way to `remote` as things stand; nil when there is no route, or its interface is not running. Sends nothing.
+    /// The current route to `remote`; nil when there is none, or its interface is down. It sends nothing.
     public static func toward(_ remote: SocketAddress) -> NetworkRoute? {
         let family = remote.isIPv4 ? AF_INET : AF_INET6
         let descriptor = socket(family, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)

@@ -1,4 +1,4 @@
-// One packet to many listeners: the same bytes for all, and a few of each one's own.
+// Sends one packet to many listeners: the same bytes for all, and a short trailer for each.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -17,11 +17,11 @@ public struct FanOutResult: Sendable, Equatable {
 
 /// Connections that get the same packets, laid out for sendmmsg(2), so that a packet costs no walk over them.
 ///
-/// Of a thousand connections only a few would be in the processor's caches. So what is needed of each lies side by side in one array,
-/// and all else is there once for a system call and used for the next again: the packet is copied as often as one call sends it, and only
-/// its trailer is written for each recipient. They are laid out anew when the group has other connections, or when any path of the
-/// endpoint has changed. Used on the endpoint's loop, which `QUICEndpoint.fanOut` checks; for the length of a packet to a large group,
-/// on the threads of its helpers too.
+/// Of a thousand connections only a few would be in the processor's caches. So the data needed of each connection lies
+/// side by side in one array. Everything else exists once per system call and is reused for the next call: the packet
+/// is copied as often as one call sends it, and only its trailer is written for each recipient. The layout is rebuilt
+/// when the group's connections change, or when any path of the endpoint has changed. Used on the endpoint's loop,
+/// which `QUICEndpoint.fanOut` checks; for the length of a packet to a large group, on the threads of its helpers too.
 public final class FanOutGroup {
     /// Bytes that a trailer may have.
     public static let longestTrailer = 64
@@ -213,7 +213,7 @@ final class FanOutBatch {
         }
     }
 
-    /// One packet more, to `address`; returns it, with room for its trailer at the end.
+    /// Adds a packet to `address` and returns it, with space for its trailer at the end.
     func add(
         _ number: Int, address: UnsafeMutableRawPointer, length: socklen_t, control: (UnsafeMutableRawPointer?, Int)
     ) -> UnsafeMutableRawBufferPointer {

@@ -1,4 +1,4 @@
-// Packets on their way in, fetched many at a time.
+// Receives packets in batches.
 import CGnuTLS
 import CLinux
 import CNgtcp2

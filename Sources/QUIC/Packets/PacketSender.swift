@@ -1,4 +1,4 @@
-// Packets on their way out, sent many at a time.
+// Sends packets in batches.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -53,7 +53,7 @@ final class PacketSender {
         messages.deallocate()
     }
 
-    /// Room for one packet, the same until `commit`; nil while the kernel takes no more.
+    /// Memory for one packet, the same until `commit`; nil while the kernel accepts no more.
     func reserve() -> UnsafeMutableRawBufferPointer? {
         if count == Self.capacity { send() }
         guard blocked == nil else { return nil }
@@ -61,7 +61,7 @@ final class PacketSender {
             start: bytes + count * Self.largestPacket, count: Self.largestPacket)
     }
 
-    /// The packet in the reserved room goes to `remote`, from the host's address `local` if it has several.
+    /// Sends the packet in the reserved memory to `remote`, from the local address `local` if the host has several.
     func commit(_ length: Int, on socket: UDPSocket, from local: NetworkEnd?, to remote: NetworkEnd) {
         let size = min(Int(remote.length), MemoryLayout<sockaddr_storage>.size)
         UnsafeMutableRawPointer(addresses + count).copyMemory(from: remote.address, byteCount: size)
@@ -73,7 +73,7 @@ final class PacketSender {
         count += 1
     }
 
-    /// Sends a copy of `packet` if there is room; else it is lost, as packets are.
+    /// Sends a copy of `packet` if there is space; otherwise the packet is lost, as any packet may be.
     func send(_ packet: UnsafeRawBufferPointer, on socket: UDPSocket, from local: NetworkEnd?, to remote: NetworkEnd) {
         guard !packet.isEmpty, packet.count <= Self.largestPacket, let room = reserve() else { return }
         room.copyMemory(from: packet)

@@ -1,4 +1,4 @@
-// Which of a relay's addresses is tried. Pure.
+// Chooses the next address of a relay to try. Pure.
 import QUIC
 
 /// A name may have addresses that do not lead to the relay from here (one of IPv6 on a host without, say), so attempts

@@ -1,13 +1,13 @@
-// When a connection moves to another network, and when it is given up instead. Pure rules.
+// Decides when a connection migrates to another network, and when it is given up instead. Pure rules.
 import MonotonicTime
 import QUIC
 
 /// The network path of one connection, as this machine's routes change under it.
 ///
-/// A change of the route to the relay moves the connection at once: whoever talks has nothing to wait for. While there
-/// is no route, the connection lives until its idle time-out; when another address of the relay can be reached instead, of the
-/// other family say, the connection goes on there, and when none is known but there is a network, the name is looked up again. A
-/// move that nobody answers is tried again, then the connection is given up for a new one.
+/// A change of the route to the relay migrates the connection at once, so a talker does not have to wait. Without a
+/// route the connection lives until its idle timeout. If another address of the relay can be reached, for example of
+/// the other family, the connection continues there. If none is known but there is a network, the name is resolved
+/// again. An unanswered migration is retried, and then the connection is replaced by a new one.
 struct PathStateMachine: Sendable {
     /// One of the relay's addresses, and the route to it.
     struct Way: Sendable, Equatable {
@@ -15,7 +15,7 @@ struct PathStateMachine: Sendable {
         let route: NetworkRoute
     }
 
-    /// What there is while no route leads to the address in use.
+    /// The alternatives while no route leads to the address in use.
     enum Elsewhere: Sendable, Equatable {
         case nothing
         /// A network of the other family, but no address of the relay is known there.
@@ -23,8 +23,8 @@ struct PathStateMachine: Sendable {
         /// Another address of the relay.
         case way(Way)
 
-        /// What there is beside `address`: of the `known` ones the first that a route leads to. While one leads to `address`, nothing is
-        /// looked for.
+        /// The alternative to `address`: the first of the `known` addresses that has a route. If `address` has a route,
+        /// there is none.
         ///
         /// - Parameter route: The way to an address by this machine's routes; nothing is sent.
         init(than address: SocketAddress, among known: [SocketAddress], route: (SocketAddress) -> NetworkRoute?) {
@@ -67,13 +67,13 @@ struct PathStateMachine: Sendable {
         case lookUp
         /// Give the connection up, and make a new one.
         case reconnect
-        /// For the log: there is no way to the relay.
+        /// For the log: there is no route to the relay.
         case noteOffline
-        /// For the log: the connection goes on by this route, so long after the change.
+        /// For the log: the connection continues on this route, this long after the change.
         case noteMoved(NetworkRoute, after: Duration)
     }
 
-    /// Between two moves: each uses up a connection id, of which the relay gives four in advance.
+    /// The minimum time between two migrations. Each uses up a connection id, and the relay issues four in advance.
     static let moveInterval: Duration = .milliseconds(250)
     /// Moves that may fail or be refused in a row.
     static let attemptsMaximum = 3
@@ -92,7 +92,7 @@ struct PathStateMachine: Sendable {
         case waiting(until: Instant)
         /// A move is under way.
         case moving
-        /// There is no way to the relay; its name was looked up so often, and will be again then.
+        /// There is no route to the relay. Its name was resolved `lookUps` times, and will be again at `next`.
         case offline(lookUps: Int, next: Instant?)
         /// Only another address can be reached, and is used from then on.
         case leaving(Way, at: Instant)

@@ -1,12 +1,13 @@
-// Where a client looks for its relay: where the invitation says, or where the relay has gone. Pure.
+// The addresses at which a client looks for its relay: the invitation's, and those that the relay named as its
+// successors. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// A relay that goes down may name another place, where a relay of the same key is, and a channel nearby may be found at several. They are
-/// tried first, then the invitation's place, in turns until one lets the client in: so neither a successor that never comes nor a relay
-/// that is back is missed.
+/// A draining relay may name another address with a relay of the same key, and a channel nearby may be found at several
+/// addresses. They are tried first, then the invitation's address, in turns until one admits the client. So the client
+/// finds a relay that has returned even if the successor never appears.
 struct RelayPlaces: Sendable {
-    /// The most places beside the invitation's.
+    /// Maximum number of addresses in addition to the invitation's.
     static let successorsMaximum = 8
 
     private let home: RelayPlace

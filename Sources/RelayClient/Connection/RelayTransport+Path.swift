@@ -49,12 +49,12 @@ extension RelayTransport {
             switch action {
             case .move: move()
             case .moveTo(let address):
-                logger.info("the relay is tried at another address", metadata: ["relay": "\(address)"])
+                logger.info("trying another address of the relay", metadata: ["relay": "\(address)"])
                 path?.address = address
                 move()
             case .lookUp: client?.assumeIsolated { $0.lookUpAgain() }
-            case .reconnect: tell(.connectionEnded(.lost("nobody answers by the new network path")))
-            case .noteOffline: logger.info("no way to the relay", metadata: ["relay": "\(path?.address ?? address)"])
+            case .reconnect: tell(.connectionEnded(.lost("no answer on the new network path")))
+            case .noteOffline: logger.info("no route to the relay", metadata: ["relay": "\(path?.address ?? address)"])
             case .noteMoved(let route, let delay):
                 logger.info(
                     "path changed",
@@ -78,7 +78,7 @@ extension RelayTransport {
         do throws(QUICError) {
             try migrate()
         } catch {
-            logger.debug("the connection does not move", metadata: ["why": "\(error)"])
+            logger.debug("connection migration failed", metadata: ["why": "\(error)"])
             pathHandles(.refused)
         }
     }
@@ -89,6 +89,6 @@ extension RelayTransport {
         path?.timer = loop.schedule(at: deadline) { [weak self] in self?.pathHandles(.deadline) }
     }
 
-    /// What QUIC tells of a move.
+    /// QUIC reports the outcome of a migration.
     func moveEnded(_ succeeded: Bool) { pathHandles(succeeded ? .validated : .failed) }
 }

@@ -1,4 +1,4 @@
-// Returning to a relay that is known: the join goes with the first packet, and what the relay gives for the next time is kept.
+// Returning to a known relay: the join goes with the first packet, and the relay's tickets for the next time are kept.
 import Cryptography
 import Logging
 import MonotonicTime

@@ -5,7 +5,7 @@ import RelayProtocol
 /// One answer, as far as it has come.
 private final class RepairAnswer {
     var decoder = RepairStreamDecoder()
-    /// It is complete, or was told to be as good as that.
+    /// It is complete, or its rest is not needed.
     var isOver = false
 }
 

@@ -1,4 +1,4 @@
-// One QUIC connection to a relay: control messages, media datagrams, and the packets that come beside QUIC.
+// One QUIC connection to a relay: control messages, media datagrams, and packets outside of QUIC.
 import Cryptography
 import Logging
 import QUIC
@@ -73,8 +73,8 @@ final class RelayTransport: @unchecked Sendable {
         }
     }
 
-    /// Sends a media datagram, and tells later what became of the number that this gives; `nil` when the transport does not
-    /// take it.
+    /// Sends a media datagram. The outcome is reported later under the returned number; `nil` when the transport does
+    /// not accept it.
     func send(_ datagram: [UInt8]) -> UInt64? {
         guard !isClosed else { return nil }
         return try? connection.sendDatagram(datagram)
@@ -83,7 +83,8 @@ final class RelayTransport: @unchecked Sendable {
     /// Sends a message in a datagram, without its length: it arrives soon or never.
     func send(loosely message: ClientMessage) { _ = send(Array(message.framed().dropFirst(4))) }
 
-    /// Sends a packet again, on the control stream; false when that has too much to carry. There stays room for what matters more.
+    /// Sends a packet again, on the control stream; false when the stream's backlog is too long. This leaves space for
+    /// more important messages.
     func sendRepair(_ packet: [UInt8]) -> Bool {
         guard !isClosed, let stream, stream.availableCapacity >= Self.reservedControlBytes else { return false }
         return send(.mediaRepair(packet))
@@ -94,7 +95,7 @@ final class RelayTransport: @unchecked Sendable {
     /// The control stream's buffer: what may be lost in a gap of seconds, and has to be sent again.
     private static let controlBufferBytes = 256 * 1_024
 
-    /// Closes the connection and the socket. Nothing is told after it.
+    /// Closes the connection and the socket. No event follows.
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
         keepUnsaved()

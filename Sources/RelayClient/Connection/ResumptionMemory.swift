@@ -1,4 +1,4 @@
-// What relays gave this end to return with, newest first: bounded, and kept in one piece for a file.
+// The tickets with which this end returns to relays, newest first, with a limit on their number, and in one file.
 import Cryptography
 import QUIC
 import RelayProtocol

@@ -1,4 +1,4 @@
-// How often what a relay gives to return with is kept. Pure.
+// Limits how often a relay's tickets are saved. Pure.
 import MonotonicTime
 import QUIC
 

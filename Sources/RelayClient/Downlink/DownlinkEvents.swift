@@ -1,4 +1,4 @@
-// What goes into the rules of listening and what comes out of them.
+// The events and actions of the rules for listening.
 import MonotonicTime
 import RelayProtocol
 
@@ -8,7 +8,8 @@ extension DownlinkStateMachine {
         /// A member has the floor; its media carry this source and key id. `isLate`: it had it before this end joined, which
         /// fetches what was said before, where the relay gives that.
         case floorTaken(RelayMember, ssrc: SSRC, keyID: UInt64, isLate: Bool = false)
-        /// The burst of that source is over: nobody has the floor any more, or, in full duplex, those who had it beside that one.
+        /// The burst of that source has ended. Nobody has the floor now, or, in full duplex, only the other talkers
+        /// have it.
         case floorIdle(ssrc: SSRC, lastSequence: UInt16?)
         /// A packet that `admit` let pass was opened.
         case opened(RTPHeader, payload: [UInt8], receivedAt: Instant, isRepaired: Bool = false)

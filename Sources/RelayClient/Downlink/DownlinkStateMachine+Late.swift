@@ -1,4 +1,4 @@
-// Bursts that this end comes late to: their beginnings are fetched, and what comes meanwhile is held.
+// Late entry: fetches the beginnings of bursts, and holds their live packets meanwhile.
 import MonotonicTime
 import RelayProtocol
 
@@ -11,12 +11,12 @@ extension DownlinkStateMachine {
         interrupted.first { $0.burst == burst && now - $0.at < Self.interruptionMemory }?.last
     }
 
-    /// The link is gone in the middle of bursts, which may go on when it is back.
+    /// The link is lost during bursts, which may continue when it is back.
     mutating func interrupt(at now: Instant) {
         for burst in bursts { noteInterruption(of: burst, at: now) }
     }
 
-    /// More of a burst may come later: then it goes on from where it was.
+    /// More packets of a burst may come later. It then continues where it was interrupted.
     mutating func noteInterruption(of burst: HeardBurst, at now: Instant) {
         guard burst.hasBegun, let last = burst.sequences.highest else { return }
         interrupted.removeAll { $0.burst == burst.announcement.name }

@@ -1,21 +1,22 @@
-// What is heard: which packets from the relay are taken, where bursts begin and end. Pure rules; keys are elsewhere.
+// The rules of listening: which packets from the relay are accepted, and where bursts begin and end. Pure rules; keys
+// are elsewhere.
 import MonotonicTime
 import RelayProtocol
 
 /// The listener's side of the floor.
 ///
-/// A packet has passed the relay's MAC and counter before it comes here. It is taken when its source and key id are those
-/// that `FloorTaken` bound; it is opened by SFrame then, and the burst begins with the first frame that opens.
+/// The relay's MAC and counter are checked before a packet comes here. It is accepted when its source and key id are
+/// those that `FloorTaken` has bound. SFrame then decrypts it, and the burst begins with the first frame that decrypts.
 ///
-/// Media go by plain UDP and may overtake the `FloorTaken` on the control stream; so packets of an unbound source
-/// are kept, a few and not for long, until it comes. What does not come is asked for again (`RepairPlanner`). A burst ends when
-/// `FloorIdle` has come and everything up to the last sequence number that it names, or nothing more can come, or
-/// `completionTime` after it; also with the link, `supersedingTime` after the next burst has begun, or after
-/// `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker. A burst that ended so is set aside:
-/// when its packets come again, it is heard on.
+/// Media go by plain UDP and may overtake the `FloorTaken` on the control stream; so packets of an unbound source are
+/// kept until it arrives, in small number and for a short time. Missing packets are requested again (`RepairPlanner`).
+/// A burst ends when `FloorIdle` has come and everything up to the last sequence number that it names, or nothing more
+/// can come, or `completionTime` after it; also with the link, `supersedingTime` after the next burst has begun, or
+/// after `silenceTimeout` without a packet, which is longer than the relay itself waits for its talker. A burst that
+/// ended this way is set aside, and continues when its packets arrive again.
 ///
-/// In full duplex each talker has a burst of its own beside the others, up to `talkersMaximum`; the next burst is the next one of the
-/// same talker then. Everywhere else the maximum is one, and the next burst is anybody's.
+/// In full duplex each talker has its own burst, up to `talkersMaximum` at once, and "the next burst" means the next
+/// one of the same talker. In all other modes the maximum is one, and the next burst may be any member's.
 public struct DownlinkStateMachine: Sendable {
     /// How long a burst that is over waits for packets on their way, or sent again.
     public static let completionTime: Duration = .seconds(3)
@@ -23,18 +24,19 @@ public struct DownlinkStateMachine: Sendable {
     public static let supersedingTime: Duration = .seconds(1)
     /// How long a burst may be silent.
     public static let silenceTimeout: Duration = .seconds(6)
-    /// How many early packets are kept: what is said while the burst before is completed, with a second of held audio.
+    /// Maximum number of early packets: the media sent while the previous burst is completed, with a second of held
+    /// audio.
     public static let heldPacketsMaximum = 256
     /// How long early packets are kept.
     public static let heldPacketTime: Duration = .seconds(2)
 
-    /// The round-trip time to the relay, by which late packets are told from lost ones.
+    /// The round-trip time to the relay, which distinguishes late packets from lost ones.
     public var roundTripTime: Duration = .milliseconds(100) {
         didSet {
             for index in bursts.indices { bursts[index].planner.roundTripTime = roundTripTime }
         }
     }
-    /// Whether the relay gives the beginning of a burst that goes on.
+    /// Whether the relay sends the beginning of a burst in progress.
     public var offersLateEntry = false
     /// How long after a burst's first packet its reception is reported first. Not the same for all listeners of a relay.
     public var firstReport: Duration = .seconds(2)
@@ -266,7 +268,7 @@ public struct DownlinkStateMachine: Sendable {
         return actions + released(by: talker) + ask(at: now)
     }
 
-    /// What is told when a burst is over at the relay.
+    /// The report that a burst has ended at the relay.
     private func released(by talker: RelayMember?) -> [Action] {
         guard bursts.contains(where: { !$0.isOver || $0.next != nil }) else { return [.tell(.floorIdle)] }
         return talker.map { [.tell(.floorReleased(by: $0))] } ?? []

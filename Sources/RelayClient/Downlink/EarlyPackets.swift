@@ -1,4 +1,4 @@
-// Packets that came before the floor message that explains them. Pure.
+// Packets that arrived before the floor message that binds their source. Pure.
 import MonotonicTime
 
 /// The packets of the burst that the next `FloorTaken` will tell of: a few, and not for long. Media go by plain UDP and may overtake
@@ -6,13 +6,13 @@ import MonotonicTime
 struct EarlyPackets: Sendable {
     private(set) var packets: [DownlinkStateMachine.HeldPacket] = []
 
-    /// Whether there is room for one more.
+    /// Whether another packet fits.
     var hasRoom: Bool { packets.count < DownlinkStateMachine.heldPacketsMaximum }
 
     /// When `expire` has something to do.
     var nextDeadline: Instant? { packets.first.map { $0.receivedAt + DownlinkStateMachine.heldPacketTime } }
 
-    /// Keeps a packet; false when there is no room.
+    /// Keeps a packet; false when the store is full.
     mutating func hold(_ packet: [UInt8], receivedAt: Instant) -> Bool {
         guard hasRoom else { return false }
         packets.append(.init(bytes: packet, receivedAt: receivedAt))

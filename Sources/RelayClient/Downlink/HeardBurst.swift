@@ -1,4 +1,4 @@
-// One burst that is heard: what of it has come, what is missing, and how long it is waited for. Pure.
+// One received burst: the packets that have arrived, the missing ones, and how long it waits for them. Pure.
 import MonotonicTime
 import RelayProtocol
 

@@ -1,17 +1,19 @@
-// What was heard of each talker, so that a burst which goes on over the next host is not heard twice. Pure.
+// What was heard of each talker, so that no part of a burst that continues over the next host is heard twice. Pure.
 import MonotonicTime
 import RelayProtocol
 
 /// How far the last bursts were heard, by the talkers' RTP clocks.
 ///
-/// A talker whose relay is lost goes on over the next one with what the lost one has not acknowledged, under the time stamps that it had
-/// (docs/relay-protocol.md, section 20). A listener may have heard some of that: acknowledgements get lost, too.
+/// A talker whose relay is lost continues over the next one with the frames that the lost relay has not acknowledged,
+/// with their original timestamps (docs/relay-protocol.md, section 20). A listener may have heard some of them already,
+/// because acknowledgements get lost, too.
 struct HeardSpeech: Sendable {
     /// How many talkers are remembered.
     static let talkersMaximum = 8
     /// How long it is known how far a talker was heard: longer than a talker waits for the next host.
     static let memory: Duration = .seconds(10)
-    /// The most that is taken to be said again, at 48 kHz: a client that was started anew has another clock.
+    /// Maximum length of repeated speech, at 48 kHz. A larger difference comes from a client that was restarted and has
+    /// another clock.
     static let overlapMaximum: Int32 = 6 * 48_000
 
     private struct Entry: Sendable {

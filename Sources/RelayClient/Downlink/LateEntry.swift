@@ -1,4 +1,4 @@
-// The beginning of a burst that this end comes late to: how it is fetched, and what is held meanwhile. Pure.
+// Late entry to one burst: how its beginning is fetched, and what is held meanwhile. Pure.
 import MonotonicTime
 import RelayProtocol
 
@@ -61,7 +61,7 @@ struct LateEntry: Sendable {
 
     // MARK: Asking
 
-    /// What is to be asked for now; its number is told by `asked`.
+    /// The piece to request now; `asked` reports its number.
     mutating func piece(at now: Instant) -> (burst: BurstName, first: UInt16?)? {
         switch state {
         case .asked(_, let lastHeard) where lastHeard + Self.answerTime <= now: failed(retryAt: now)
@@ -118,7 +118,7 @@ struct LateEntry: Sendable {
     /// What was said meanwhile has to be heard now.
     mutating func hurry(until deadline: Instant) { end = min(end, deadline) }
 
-    /// A piece with packets in it is no failure: `took` has said so.
+    /// A piece that contained packets is not a failure; `took` has recorded it.
     private mutating func failed(retryAt time: Instant) {
         vain += 1
         if vain < Self.vainMaximum { state = .waiting(until: time) } else { giveUp() }

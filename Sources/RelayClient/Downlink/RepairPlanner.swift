@@ -1,17 +1,18 @@
-// What is missing of a burst that is heard, when it is asked for, and when it is given up. Pure rules.
+// Plans the repair of a received burst: which packets are missing, when they are requested, and when they are given up.
+// Pure rules.
 import MonotonicTime
 import RelayProtocol
 
 /// The gaps of one burst.
 ///
-/// A single missing packet may only be late, so it is asked for after a moment; two or more in a row are lost and are asked for at
-/// once. Requests and answers get lost as packets do, and in the same bad moments, so a request that is not answered in its time is
-/// made again soon, and the more rarely the longer nothing comes. The relay takes only so many requests (`RequestBudget`). Once the
-/// floor is idle the relay has all it will ever have: what its answer lacks then is lost for good.
+/// A single missing packet may only be late, so it is requested after a moment. Two or more in a row are lost and are
+/// requested at once. Requests and answers can be lost, too, so an unanswered request is repeated soon, and less often
+/// the longer nothing arrives. The relay limits the number of requests (`RequestBudget`). Once the floor is idle, the
+/// relay will get no further packets: what its answer lacks then is lost for good.
 struct RepairPlanner: Sendable {
     /// The most packets that are waited for at one time; the oldest are given up for new ones.
     static let missingMaximum = 1_024
-    /// A packet is given up so long after it was missed.
+    /// How long after the loss was noticed a packet is given up.
     static let ageMaximum: Duration = .seconds(10)
     /// How often one packet is asked for.
     static let asksMaximum = 12

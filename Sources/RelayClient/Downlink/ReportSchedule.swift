@@ -13,7 +13,7 @@ struct ReportSchedule: Sendable, Equatable {
     private var (regular, early): (Instant, Instant)
     /// From the first report to the second.
     private var second: Duration?
-    /// What the last report told of.
+    /// The losses in the last report.
     private var lost = 0
     private var wasLossy = false
 
@@ -27,7 +27,7 @@ struct ReportSchedule: Sendable, Equatable {
     /// When the next report is due, `lost` packets of the burst having been lost so far. A loss may make it earlier.
     func next(lost: Int) -> Instant { lost != self.lost || wasLossy ? min(regular, early) : regular }
 
-    /// One was made that tells of `lost` packets.
+    /// A report with `lost` packets was made.
     mutating func reported(lost: Int, at now: Instant) {
         // A clean one follows the last loss soon, too: what the talker does against loss ends with it.
         wasLossy = lost != self.lost

@@ -1,14 +1,14 @@
-// How often the relay may be asked for packets. Pure.
+// A rate limit on repair requests. Pure.
 import MonotonicTime
 
-/// Within what a relay takes of one client (docs/relay-protocol.md, section 12: 16 requests at once, 20 a second), with room for
-/// requests whose time on the way varies.
+/// It stays within the relay's limit per client (docs/relay-protocol.md, section 12: 16 requests at once, 20 a second),
+/// with a margin for varying delays.
 struct RequestBudget: Sendable {
     /// Requests at once, after a rest.
     static let depth = 12
     /// The time for which one is earned.
     static let interval: Duration = .milliseconds(50)
-    /// Requests follow each other after this at the earliest, with everything in them that is due by then.
+    /// The minimum time between two requests. Each contains everything that is due by then.
     static let spacing: Duration = .milliseconds(20)
 
     /// When everything is earned again.

@@ -1,10 +1,12 @@
-// Bursts that went silent: the relay was held up, or this end's network was gone. They are heard on when their packets come again.
+// Bursts that went silent because the relay stalled or this end lost its network. They continue when their packets
+// arrive again.
 import MonotonicTime
 import RelayProtocol
 
-/// A burst of which nothing came for so long that it was ended here, while the relay has told no end of it.
+/// A burst that was ended here after a silence, although the relay has not reported its end.
 ///
-/// Reports go on meanwhile: a relay sends no media to who does not report, and what is sent anew finds out first that a path works again.
+/// Reception reports continue meanwhile: a relay sends no media to a listener that does not report, and new packets are
+/// the first to show that a path works again.
 struct SilentBurst: Sendable {
     /// How long more of it is waited for: twice the usual talk-time limit.
     static let timeMaximum: Duration = .seconds(120)
@@ -48,7 +50,7 @@ extension DownlinkStateMachine {
         return taken(burst.talker, ssrc: ssrc, keyID: keyID, isLate: true, at: now)
     }
 
-    /// A burst that had gone silent is over: what was said meanwhile is fetched. Nil: there is no such burst, or nothing to fetch.
+    /// A silent burst has ended, and its missing part is fetched. Nil: there is no such burst, or nothing to fetch.
     mutating func silentIdle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action]? {
         guard let index = silent.firstIndex(where: { $0.announcement.ssrc == ssrc }) else { return nil }
         let keyID = silent[index].announcement.keyID
@@ -61,7 +63,7 @@ extension DownlinkStateMachine {
         return resume(ssrc, keyID, at: now) + idle(ssrc, lastSequence: last, at: now)
     }
 
-    /// A burst begins: an older one in its place is over, whatever was told of it.
+    /// A burst begins. An older silent burst in its place has ended, even if the relay did not report it.
     mutating func forgetSilent(before talker: RelayMember, _ ssrc: SSRC) {
         silent.removeAll {
             talkersMaximum == 1 || $0.announcement.ssrc == ssrc || $0.announcement.talker.id == talker.id

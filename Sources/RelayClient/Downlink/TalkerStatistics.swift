@@ -1,4 +1,4 @@
-// What is counted of each talker, for the reception reports. Pure.
+// Statistics of each talker for the reception reports. Pure.
 import MonotonicTime
 import RelayProtocol
 

@@ -1,4 +1,4 @@
-// Asks the host of a channel nearby for its invitation: QUIC connections to the places where it may be.
+// Requests the invitation to a channel nearby from its host: QUIC connections to the addresses where it may be.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -76,7 +76,7 @@ public final class InvitationQuestion: @unchecked Sendable {
         }
         let place = places[number]
         guard let address = SocketAddress(place.host, port: place.port) else {
-            return fail(.unreachable("\(place.host) is no address"))
+            return fail(.unreachable("\(place.host) is not an address"))
         }
         do throws(QUICError) {
             attempts[number] = try Attempt(
@@ -101,7 +101,7 @@ public final class InvitationQuestion: @unchecked Sendable {
 }
 
 extension InvitationQuestion {
-    /// The connection to one place.
+    /// The connection to one address.
     private final class Attempt: QUICConnectionDelegate {
         private let endpoint: QUICEndpoint
         private let connection: QUICConnection
@@ -187,7 +187,7 @@ extension InvitationQuestion {
             case .peerKeyRejected: told(.failure(.wrongKey))
             // An older relay takes the request for a breach of the protocol.
             case .closedByPeer(let code, _) where code == RelayCloseCode.protocolViolation.rawValue:
-                told(.failure(.notOpen("it does not know the question")))
+                told(.failure(.notOpen("it does not support the request")))
             case .handshakeTimeout, .idleTimeout: told(.failure(.unreachable("no answer")))
             default: told(.failure(.badAnswer("\(reason)")))
             }

@@ -1,13 +1,15 @@
-// At which of several places a relay is asked for the invitation to a channel nearby, and which answer counts. Pure.
+// Chooses the address at which a relay is asked for the invitation to a channel nearby, and the answer that counts.
+// Pure.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
 
-/// What a newcomer says of itself to get in.
+/// The credentials of a newcomer: its name and its code.
 public struct InvitationCredentials: Sendable, Hashable {
     /// The code of a locked channel; nil: none.
     public var code: InvitationCode?
-    /// Who asks, as the creator of a channel that asks reads it; nil: such a channel is not asked.
+    /// The newcomer's name, which the creator of a channel with admission by request reads; nil: such a channel is not
+    /// asked.
     public var name: DisplayName?
 
     /// What a newcomer says of itself.
@@ -54,24 +56,24 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
             "the machine that hosts the channel does not answer (\(detail)); check that both are on one network, and that UDP "
                 + "passes between them"
         case .wrongKey:
-            "the machine at the announced address has another key than the announcement names: it is not the channel's host"
+            "the machine at the announced address has a different key than the announcement: it is not the channel's host"
         case .notOpen(let phrase): "the channel's host gives no invitation (\(phrase))"
         case .versionMismatch(let phrase):
             "the channel's host speaks another version (\(phrase)); update the older of the two"
-        case .busy(let phrase): "the channel's host takes nobody in just now (\(phrase)); try again in a moment"
+        case .busy(let phrase): "the channel's host is busy (\(phrase)); try again in a moment"
         case .codeNeeded:
             "the channel is locked; give its code of \(InvitationCode.digitCount) digits, which its creator knows"
         case .wrongCode: "the channel has another code; ask its creator for it"
         case .impostor:
             "whoever announces the channel does not know its code: it is not the channel that the code is for, or the code is another one"
         case .notAdmitted(let phrase): "the channel's creator has not let this machine in (\(phrase))"
-        case .cancelled: "nobody waits for the answer any more"
+        case .cancelled: "the request was cancelled"
         case .badAnswer(let what): "the channel's host gave no usable answer (\(what))"
         case .system(let what): "this machine cannot ask the channel's host: \(what)"
         }
     }
 
-    /// Whether the channel's host has answered, which its key has proved.
+    /// Whether the channel's host has answered; its key proves that.
     public var isAnswer: Bool {
         switch self {
         case .notOpen, .versionMismatch, .busy, .codeNeeded, .wrongCode, .notAdmitted: true
@@ -89,7 +91,7 @@ public enum InvitationQuestionError: Error, Sendable, Hashable, CustomStringConv
         }
     }
 
-    /// How much an error says of the channel: of several, the most telling one is told.
+    /// How informative an error is: of several, the most informative one is reported.
     fileprivate var weight: Int {
         switch self {
         case .noPlace: 0
@@ -219,7 +221,7 @@ struct InvitationQuestionStateMachine: Sendable {
         case .invitationChallenge(let challenge):
             guard proved == nil else { return [] }
             guard let tags = proofs[place]?.tags(with: challenge.codeShare) else {
-                return finish(.failure(.badAnswer("a challenge that cannot be met")))
+                return finish(.failure(.badAnswer("an invalid challenge")))
             }
             proved = (place, tags.relay)
             settle(on: place)

@@ -1,4 +1,4 @@
-// What a back end says of the floor when it does not grant it, or takes it back.
+// The answers of a back end when it denies or revokes the floor.
 
 /// Why the floor was refused.
 public enum FloorDenial: Sendable, Equatable {
@@ -8,7 +8,7 @@ public enum FloorDenial: Sendable, Equatable {
     case listenOnly
     /// As many wait for the floor as may.
     case queueFull
-    /// The last burst was too long: asking again is in vain for so long.
+    /// The last burst was too long: requests are denied for this time.
     case tooSoon(retryAfter: Duration)
     /// The relay refused for a reason of its own, in its words.
     case refused(String)

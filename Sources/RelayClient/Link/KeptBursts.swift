@@ -1,15 +1,15 @@
-// What a link tells of bursts that its back end keeps, and why it tells nothing.
+// The bursts that a link's back end keeps, and the errors of asking for them.
 import RelayProtocol
 
 /// A burst that the relay keeps.
 public struct KeptBurst: Sendable, Hashable {
     /// How it is asked for: opaque, good for as long as the relay keeps it.
     public var id: String
-    /// Who said it.
+    /// The talker.
     public var talker: RelayMember
     /// How long ago it began.
     public var age: Duration
-    /// How long it is; so far, when it goes on.
+    /// Its duration, or its duration so far while it is in progress.
     public var duration: Duration
     /// Whether its talker still has the floor.
     public var isGoingOn: Bool
@@ -33,9 +33,9 @@ public struct KeptBurst: Sendable, Hashable {
     }
 }
 
-/// Why there is no burst, or no list of them. The description tells the user what to do.
+/// Why there is no burst, or no list of bursts. The description says what to do.
 public enum KeptBurstError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// There is no link to the relay now.
+    /// The link to the relay is down.
     case notConnected
     /// The relay keeps no bursts of any channel: it is older than that, or another back end.
     case notOffered
@@ -60,8 +60,8 @@ public enum KeptBurstError: Error, Sendable, Hashable, CustomStringConvertible {
         case .notConnected: "there is no connection to the relay; try again when the channel is ready"
         case .notOffered: "the relay keeps no messages; update it"
         case .off: "the relay keeps no messages of this channel ('keep-bursts' in its configuration)"
-        case .notKept: "the relay does not keep that message any more; 'pttctl history' lists those that it does"
-        case .noKey: "the message was sealed with a key of before this device joined"
+        case .notKept: "the relay no longer keeps that message; 'pttctl history' lists those that it keeps"
+        case .noKey: "the message was encrypted before this device joined"
         case .tooMuch: "too many messages were asked for; try again in a few seconds"
         case .notAMember: "only members of the channel can hear its messages"
         case .notAnswered: "the relay did not answer in time; try again"

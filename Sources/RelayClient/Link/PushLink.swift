@@ -1,4 +1,5 @@
-// The seam for pushes: tokens of this machine's programs in, pushes for them out; `RelayClient` is one.
+// The interface for pushes: this machine registers tokens and receives the pushes for them. `RelayClient` implements
+// it.
 import MonotonicTime
 import Reactor
 import RelayProtocol
@@ -11,7 +12,7 @@ public protocol PushLink: Actor {
     /// The loop it lives on and calls its handler on.
     nonisolated var loop: EventLoop { get }
 
-    /// Sets who is told of pushes.
+    /// Sets the handler for pushes.
     func setPushHandler(_ handler: @escaping @Sendable (PushLinkEvent) -> Void)
 
     /// Wants the pushes for `token`, at most `PushRegistrations.tokensMaximum` at a time.
@@ -19,17 +20,17 @@ public protocol PushLink: Actor {
     /// `registered` or `refused` follows on every connection; nothing follows while there is none.
     func register(token: PushToken, topic: PushTopic)
 
-    /// The token is dead for good. The relay is told, at the next connection when there is none.
+    /// Unregisters the token for good. The relay is informed now, or at the next connection.
     func unregister(token: PushToken)
 }
 
-/// What a link tells of pushes.
+/// The events about pushes.
 public enum PushLinkEvent: Sendable, Equatable {
     /// Pushes for the token come from now on, until the connection is lost.
     case registered(PushToken)
     /// No pushes for the token come; the phrase is the relay's.
     case refused(PushToken, PushRefusal, String)
-    /// A push came. Each is told once.
+    /// A push arrived. Each is reported once.
     case push(RelayPush)
 }
 
@@ -60,6 +61,7 @@ public struct RelayPush: Sendable, Equatable {
 public enum RelayClientMode: Sendable, Equatable {
     /// To be a member of the channel: to hear, to talk, and to get pushes.
     case member
-    /// Only pushes: it is no member of the channel, nobody sees it, and its bursts end with `linkUnavailable`.
+    /// Pushes only: the client is not a member of the channel, nobody sees it, and its bursts end with
+    /// `linkUnavailable`.
     case pushOnly
 }

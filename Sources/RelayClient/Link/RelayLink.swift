@@ -11,18 +11,18 @@ public protocol RelayLink: Actor {
     /// The loop it lives on and calls its handler on.
     nonisolated var loop: EventLoop { get }
 
-    /// Sets who is told what happens; set it before `join`.
+    /// Sets the handler for events. Set it before `join`.
     func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void)
 
     /// Connects and joins the channel, again and again after losses, until `leave`. No effect when started.
     func join()
 
-    /// Begins a burst: asks for the floor and holds the frames sent until it is granted. Without a link that
-    /// `RelayLinkState.mayBeReadySoon` it ends at once; else it waits for the link, for as long as for an answer.
+    /// Begins a burst: asks for the floor and holds the frames sent until it is granted. It ends at once unless the
+    /// link `RelayLinkState.mayBeReadySoon`; then it waits for the link, for as long as for an answer.
     ///
-    /// When `floorQueued` is told instead, what was sent is erased, and the burst waits for `floorGranted`, for as long as it is
-    /// not ended: record no more until then, for what was captured before the grant is erased as well.
-    /// Exactly one `transmissionEnded` follows for the returned burst, whatever happens.
+    /// After `floorQueued` the frames sent so far are erased, and the burst waits for `floorGranted` until it is ended.
+    /// Stop recording until then, because frames captured before the grant are erased as well. Exactly one
+    /// `transmissionEnded` always follows for the returned burst.
     ///
     /// - Parameter priority: `FloorPriority`; it holds for all of the burst.
     @discardableResult
@@ -37,12 +37,12 @@ public protocol RelayLink: Actor {
     /// Erases what is held of the burst begun last and gives the floor back. No effect without one.
     func abortBurst()
 
-    /// Asks which bursts the relay keeps; they are told in the order of their beginnings, the last one first. The answer is called once,
-    /// on the loop, and never from within this call.
+    /// Requests the list of the bursts that the relay keeps, the newest first. `answer` runs once, on the loop, and
+    /// never during this call.
     func keptBursts(_ answer: @escaping @Sendable (Result<[KeptBurst], KeptBurstError>) -> Void)
 
-    /// Asks for the frames of one of them, by its `KeptBurst.id`; answered in the same way. They are told to nobody else: it is no burst
-    /// that is heard.
+    /// Requests the frames of one of them by its `KeptBurst.id`; answered in the same way. The link reports no other
+    /// event for them.
     func fetchBurst(_ id: String, _ answer: @escaping @Sendable (Result<[ReceivedFrame], KeptBurstError>) -> Void)
 
     /// Leaves the channel and closes the connection. `join` may be called again.
@@ -103,7 +103,7 @@ public struct ReceivedFrame: Sendable, Equatable {
     public var isRepaired: Bool
     /// Whether it was said before this end came, and fetched: more of it follows than can be heard at once.
     public var isLate: Bool
-    /// Who said it: others may be talking at the same time. Nil where only one can have said it.
+    /// The talker, since others may talk at the same time. Nil where only one member can talk.
     public var talker: RelayMember?
 
     /// A received frame.
@@ -124,7 +124,7 @@ public struct ReceivedFrame: Sendable, Equatable {
 
 /// Another participant of the channel, or this one.
 public struct RelayMember: Hashable, Sendable {
-    /// What tells members of a channel apart; opaque, and for our relay the same after a reconnect.
+    /// The identifier of a member on its channel. It is opaque; our relay keeps it across reconnects.
     public var id: String
     /// The name it joined with, as given: not unique, not verified.
     public var name: String
@@ -157,7 +157,7 @@ public enum RelayLinkState: Sendable, Equatable {
     }
 }
 
-/// Why there is no link. The description tells the user what to do.
+/// Why there is no link. The description says what to do.
 public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible {
     /// No answer from the relay's address.
     case unreachable(String)
@@ -208,14 +208,14 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
         case .channelEnded(let phrase):
             "the channel was deleted" + (phrase.isEmpty ? "" : " (\(phrase))")
         case .full(let phrase):
-            "the relay takes no more members (\(phrase)); raise its limits or try again later"
+            "the relay accepts no more members (\(phrase)); raise its limits or try again later"
         case .busy(let phrase):
-            "the relay takes nobody in just now (\(phrase)); it is asked again"
+            "the relay is busy (\(phrase)); retrying"
         case .versionMismatch(let phrase):
             "the relay speaks another version of the protocol (\(phrase)); update the older of the two"
         case .replaced:
-            "another connection with this machine's key has taken its place; "
-                + "give each machine a key of its own: was the state directory copied?"
+            "another connection with this machine's key replaced this one; "
+                + "give each machine its own key: do not copy the state directory"
         case .closedByRelay(let detail):
             "the relay closed the connection (\(detail))"
         case .lost(let detail):
@@ -276,13 +276,13 @@ public struct ReceptionReport: Sendable, Equatable {
     public var received = 0
     /// Packets that did not come.
     public var lost = 0
-    /// Packets that were said before this end came, and that it left out to hear what is said now: no lost ones.
+    /// Packets from before this end joined, which it skipped to hear live speech. They do not count as lost.
     public var skipped = 0
     /// Nothing yet.
     public init() {}
 }
 
-/// What a link tells.
+/// The events of a link.
 public enum RelayLinkEvent: Sendable, Equatable {
     /// The link came or went.
     case state(RelayLinkState)
@@ -295,16 +295,16 @@ public enum RelayLinkEvent: Sendable, Equatable {
 
     /// Whether requests for the floor wait while another member talks, and are not refused; upon joining, and when the rules change.
     case floorQueueOffered(Bool)
-    /// Whether a request of this end would be granted now; told when that changes, and after
-    /// `floorQueueOffered`, by relays that say what they do.
+    /// Whether a request of this end would be granted now. Reported when that changes, and after `floorQueueOffered`,
+    /// for relays that report their rules.
     case floorOutlook(FloorView.Outlook)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
     /// Another member has the floor, and this end's request waits for it, at this place from 1.
     case floorQueued(BurstID, position: Int)
-    /// How many may talk at once, this end included; upon joining. One until it is told.
+    /// How many members may talk at once, this end included. Reported upon joining; one until then.
     case talkersAllowed(Int)
-    /// Another member has the floor, beside those who have it already where several may talk at once.
+    /// Another member has the floor, in addition to current talkers where several may talk at once.
     case floorTaken(by: RelayMember)
     /// That member has the floor no more, but others have.
     case floorReleased(by: RelayMember)

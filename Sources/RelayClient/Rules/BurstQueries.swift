@@ -17,7 +17,8 @@ struct BurstQueries: Sendable {
     static let answerTime: Duration = .seconds(5)
     /// How often in a row a question is asked again that the relay has put off.
     static let retriesMaximum = 5
-    /// After so long it is asked again at the latest, whatever the relay says: nobody waits for longer to hear something.
+    /// The longest time before the query is repeated, whatever the relay says, because no user waits longer to hear
+    /// something.
     static let retryMaximum: Duration = .seconds(5)
     /// When to ask again what was put off.
     static func retry(after refusal: ServerMessage.BurstRefused, at now: Instant) -> Instant {
@@ -42,7 +43,7 @@ struct BurstQueries: Sendable {
         case fetch(BurstQueryID, BurstName)
         /// `Action.ask` was done, under this number.
         case asked(BurstQueryID, BurstRequestID)
-        /// The relay told the list.
+        /// The relay sent the list.
         case listed(ServerMessage.BurstList)
         /// Packets came; `isEnd`: all of this answer, `isWhole`: all of the burst.
         case packets(BurstRequestID, [[UInt8]], isWhole: Bool, isEnd: Bool)
@@ -74,7 +75,7 @@ struct BurstQueries: Sendable {
         /// Whether anything came of the request under way.
         var hasNew = false
 
-        /// The number to go on from.
+        /// The number to continue from.
         var next: UInt16? {
             packets.last.flatMap { try? RTPHeader(parsing: $0) }.map { $0.sequence &+ 1 }
         }
@@ -184,7 +185,7 @@ extension KeptBurstError {
             case .notKept: .notKept
             case .tooMuch: .tooMuch
             case .off: .off
-            case .other: .refused(refusal.phrase.isEmpty ? "it does not say why" : refusal.phrase)
+            case .other: .refused(refusal.phrase.isEmpty ? "it gives no reason" : refusal.phrase)
             }
     }
 }

@@ -1,11 +1,11 @@
-// When a press that nobody answers means that the relay is gone. Pure.
+// Decides when an unanswered floor request means that the relay is gone. Pure.
 import MonotonicTime
 
-/// A relay may be gone without a word, and the idle time-out is far away. A request for the floor is a question that is answered at
-/// once, or at least acknowledged by the transport: when nothing at all came for `timeout` after one, there is no connection.
-/// Silence before it says nothing, for an idle link is silent.
+/// A relay may vanish without notice long before the idle timeout ends. It answers a floor request at once, or at least
+/// its transport acknowledges it. If nothing at all arrives within `timeout` after a request, the connection is lost.
+/// Silence before the request means nothing, because an idle link is silent.
 struct FloorAnswerTimeout: Sendable {
-    /// How long the relay may take.
+    /// How long the relay may take to answer.
     static let timeout = UplinkStateMachine.answerTimeout
 
     /// What is known now.
@@ -14,7 +14,7 @@ struct FloorAnswerTimeout: Sendable {
         case none
         /// Look again then.
         case look(at: Instant)
-        /// There is no connection any more.
+        /// The connection is lost.
         case gone
     }
 
@@ -27,7 +27,7 @@ struct FloorAnswerTimeout: Sendable {
         isDoubtful = false
     }
 
-    /// The burst has ended without an answer.
+    /// The burst ended without an answer.
     mutating func unanswered() { isDoubtful = askedAt != nil }
 
     /// What to think of a relay that was heard at `heard` last.

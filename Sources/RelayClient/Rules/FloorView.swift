@@ -1,4 +1,5 @@
-// What this end knows of the channel's floor: who may talk beside whom, and what a request would meet. Pure.
+// What this end knows about the channel's floor: who may talk at the same time, and what the answer to a request would
+// be. Pure.
 import RelayProtocol
 
 /// The floor as a client sees it: the mirror of the relay's rules, from `Welcome`, `FloorRules`, `FloorTaken` and `FloorIdle`.
@@ -12,7 +13,7 @@ public struct FloorView: Sendable {
         public var isOpen: Bool
         /// An emergency has.
         public var isOpenToEmergencies: Bool
-        /// This member may not talk at all, whoever talks or not.
+        /// Whether this member may never talk on the channel.
         public var isListenOnly: Bool
 
         /// An outlook.
@@ -56,7 +57,7 @@ public struct FloorView: Sendable {
         }
     }
 
-    /// The rules are others from now on; who talks goes on.
+    /// Changes the rules. Current talkers continue.
     public mutating func change(to rules: ServerMessage.FloorRules) { self.rules = rules }
 
     /// A burst is over.

@@ -1,19 +1,20 @@
-// Whether the relay still hears what is said: a talker must not go on talking to nobody. Pure.
+// Whether the relay still receives the talker's media, so that nobody talks into a dead link. Pure.
 import MonotonicTime
 
-/// Watches for the relay's answers to what this end says.
+/// Watches for the relay's answers to this end's media.
 ///
-/// While media go out the relay acknowledges some of them many times a second, and it tells the end of every burst. Neither comes when
-/// the relay hangs or the network is gone, in whichever direction: then the talker is told, and the connection is given up.
-/// Nothing else counts as an answer: what the relay says of its own accord does not mean that it hears.
+/// While media are sent, the relay acknowledges some of them many times a second, and it reports the end of every
+/// burst. Neither arrives when the relay hangs or the network fails in either direction. Then the talker is informed,
+/// and the connection is given up. Nothing else counts as an answer: messages that the relay sends on its own do not
+/// prove that it receives media.
 struct HearingWatch: Sendable {
     /// How long no packet may be acknowledged. More than a gap of 2 s with its repair, which ends no burst; less than the relay's T1 of
     /// 5 s, after which the burst is over in any case.
     static let answerTimeout: Duration = .seconds(4)
-    /// How long the end of a burst may not be told after it was released: a gap of 2 s, and the relay's T3 of 2 s.
+    /// How long the report of the burst's end may take after the release: a gap of 2 s, and the relay's T3 of 2 s.
     static let conclusionTimeout: Duration = .seconds(6)
-    /// A deadline that is handled so much too late tells that this machine was held up itself: answers may wait to be read. That is
-    /// believed once, until the next answer.
+    /// A deadline that is handled this much too late shows that this machine itself stalled, so answers may be waiting
+    /// unread. That is accepted once until the next answer.
     static let lateness: Duration = .milliseconds(250)
 
     private var unansweredSince: Instant?
@@ -41,7 +42,8 @@ struct HearingWatch: Sendable {
         if releasedAt == nil { releasedAt = now }
     }
 
-    /// The relay has told the end of this end's burst: it has heard the release, and waits for no packet before it.
+    /// The relay has reported the end of this end's burst: it has received the release and all packets before it that
+    /// it waits for.
     mutating func concluded() { self = HearingWatch() }
 
     /// Whether the relay does not hear this end any more.

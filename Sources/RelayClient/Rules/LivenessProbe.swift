@@ -1,13 +1,13 @@
-// Whether a relay that is asked for a sign of life gives one. Pure.
+// A liveness probe of the relay. Pure.
 import MonotonicTime
 
-/// One question to the relay whether it is there. An idle link is silent, so the transport asks often while this goes on.
+/// One probe of the relay. An idle link is silent, so the transport sends keep-alives often while the probe runs.
 struct LivenessProbe: Sendable, Equatable {
-    /// How long the relay may take to give a sign of life.
+    /// How long the relay may take to answer.
     static let timeout: Duration = .milliseconds(400)
-    /// It is asked after so much silence meanwhile.
+    /// The keep-alive interval during the probe.
     static let interval: Duration = .milliseconds(100)
-    /// The time between two looks: an answer to what was asked last may be there by then.
+    /// The time between two checks: the answer to the last keep-alive may have arrived by then.
     static let lookInterval = interval + .milliseconds(20)
 
     /// What is known at a look.
@@ -20,7 +20,7 @@ struct LivenessProbe: Sendable, Equatable {
         case look(at: Instant)
     }
 
-    /// When the question began.
+    /// When the probe began.
     let askedAt: Instant
 
     /// What to think of a relay that was heard at `heard` last.

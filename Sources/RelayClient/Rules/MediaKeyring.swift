@@ -1,13 +1,13 @@
-// The media keys that this end was given: what was said under an earlier one can be heard once more.
+// The media keys that this end has received. A burst under an earlier key can be replayed.
 import MonotonicTime
 import RelayProtocol
 import SFrame
 
-/// The keys of the last epochs, the newest last; in memory only, and no longer than the channel is joined.
+/// The keys of the last epochs, the newest last. They are kept in memory only, while the channel is joined.
 ///
-/// Live media are opened under the current epoch and, while their bursts go on, those before (`SFrameOpener`). A burst that the relay kept is
-/// older: whoever had the key when it was said may open it, and the relay gives an earlier key to nobody
-/// who had no right to it then.
+/// Live media are decrypted under the current epoch and, while their bursts last, under earlier ones (`SFrameOpener`).
+/// A burst that the relay kept is older. Members that had the key at that time may decrypt it; the relay gives an
+/// earlier key only to them.
 struct MediaKeyring: Sendable {
     /// The most epochs.
     static let epochsMaximum = 8

@@ -1,4 +1,5 @@
-// The keys of one membership in use: frames sealed into packets, packets opened into frames. No rules of the floor.
+// Encrypts frames into packets and decrypts packets into frames with the keys of one membership. It has no rules of the
+// floor.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
@@ -119,7 +120,7 @@ struct MediaSession {
     }
 }
 
-/// Memory that every packet is opened into.
+/// The buffer into which every packet is decrypted.
 final class Scratch {
     let buffer: UnsafeMutableRawBufferPointer
     init(byteCount: Int) { buffer = .allocate(byteCount: byteCount, alignment: 16) }

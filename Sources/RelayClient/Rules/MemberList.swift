@@ -1,4 +1,4 @@
-// Who is on the channel, as far as the relay told. Pure.
+// The members on the channel, as the relay reports them. Pure.
 import RelayProtocol
 
 /// The members besides this one, by their identifiers.
@@ -16,7 +16,8 @@ struct MemberList {
     /// Takes one out; nil: it was not known.
     mutating func forget(_ id: MemberID) -> RelayMember? { members.removeValue(forKey: id) }
 
-    /// Who that is. One that was not announced goes under its identifier: it is heard nevertheless.
+    /// The member with this identifier. A member that was not announced gets its identifier as its name, and is still
+    /// heard.
     func named(_ id: MemberID) -> RelayMember {
         members[id] ?? RelayMember(id: id.description, name: id.description)
     }

@@ -1,6 +1,7 @@
-// What is to be told, in order, whatever those who are told do meanwhile. Pure.
+// A queue of events that keeps their order even if a handler causes further events. Pure.
 
-/// Events that wait to be told. Who is told may cause further ones, which are told after those that wait, by the same round.
+/// Events that wait to be delivered. A handler may cause further events, which are delivered after the waiting ones, in
+/// the same round.
 struct Outbox<Event> {
     private var waiting: [Event] = []
     private var place = 0
@@ -11,14 +12,14 @@ struct Outbox<Event> {
 
     mutating func add(_ event: Event) { waiting.append(event) }
 
-    /// Begins a round; false: one is under way, and tells everything.
+    /// Begins a round; false if one is in progress, which delivers everything.
     mutating func beginRound() -> Bool {
         guard !isTelling else { return false }
         isTelling = true
         return true
     }
 
-    /// The next one to be told; nil ends the round.
+    /// The next event to deliver; nil ends the round.
     mutating func next() -> Event? {
         guard place < waiting.count else {
             waiting.removeAll(keepingCapacity: true)

@@ -1,4 +1,4 @@
-// Which tokens are registered, and which pushes were told already. Pure rules.
+// Which tokens are registered, and which pushes were already delivered. Pure rules.
 import MonotonicTime
 import RelayProtocol
 
@@ -32,9 +32,9 @@ public struct PushRegistrations: Sendable {
 
     /// The most tokens at one time, as the relay has it for one member.
     public static let tokensMaximum = 8
-    /// The most dead tokens that wait to be told to the relay; beyond them the oldest is not told.
+    /// Maximum number of dead tokens to report to the relay. Beyond it, the oldest is not reported.
     public static let unregistrationsMaximum = 8
-    /// How many pushes are remembered, so that one that comes again is not told again.
+    /// How many pushes are remembered, so that a repeated push is not delivered again.
     public static let rememberedPushes = 64
 
     private var isReady = false

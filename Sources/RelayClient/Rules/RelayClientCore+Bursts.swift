@@ -54,7 +54,7 @@ extension RelayClientCore {
         return (request, .burstRequest(.init(id: request, burst: burst, first: first)))
     }
 
-    /// Takes packets of a burst that was asked for. They came over QUIC, from the relay: there is no trailer to check.
+    /// Handles packets of a requested burst. They came from the relay over QUIC, so there is no trailer to check.
     mutating func receiveBurst(
         _ packets: [[UInt8]], request: BurstRequestID, isWhole: Bool, isEnd: Bool, at now: Instant
     ) -> [Action] {

@@ -1,4 +1,4 @@
-// What the relay tells a member: who is there, whose the floor is, which key is in force.
+// Messages from the relay to a member: the members, the floor, and the current key.
 import MonotonicTime
 import RelayProtocol
 
@@ -59,7 +59,7 @@ extension RelayClientCore {
             .floorTaken(members.named(taken.talker), ssrc: taken.ssrc, keyID: taken.keyID, isLate: isLate), at: now)
     }
 
-    /// Takes what the relay tells of the floor, and tells the user when a request would meet something else now.
+    /// Applies a change of the floor, and reports it to the user if the answer to a request would now be different.
     private mutating func floorChanged(_ change: (inout FloorView) -> Void) -> [Action] {
         guard var view = floor, let before = view.outlook else { return [] }
         change(&view)

@@ -1,4 +1,4 @@
-// What is said and what is heard, between the rules of the floor and the keys.
+// Sent and received media, between the rules of the floor and the keys.
 import MonotonicTime
 import RelayProtocol
 import SFrame
@@ -58,7 +58,7 @@ extension RelayClientCore {
 
     // MARK: Listening
 
-    /// Takes packets that were asked for. They came over QUIC, from the relay: there is no trailer to check.
+    /// Handles repaired packets. They came from the relay over QUIC, so there is no trailer to check.
     mutating func receiveRepaired(
         _ packets: [[UInt8]], request: UInt32, isEnd: Bool, at now: Instant
     ) -> [Action] {

@@ -1,4 +1,4 @@
-// The whole client without a socket: link, uplink, downlink, members and keys, put together.
+// The complete client without a socket: it combines link, uplink, downlink, members and keys.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
@@ -9,8 +9,8 @@ import RelayProtocol
 /// events. `RelayClient` carries them over QUIC; a simulation carries them over a network of its own. Not `Sendable`:
 /// it holds keys in use.
 public struct RelayClientCore {
-    /// Who is back after so long at most hears a burst that began meanwhile from its start: as long as talkers wait for their link, and
-    /// for the answer after it.
+    /// A client that reconnects within this time hears the current burst from its beginning. It is as long as talkers
+    /// wait for their link and then for the answer.
     public static let shortAbsence: Duration = .seconds(3)
     /// The most members that are remembered; further ones are heard, but not listed.
     public static let membersMaximum = 4_096
@@ -22,7 +22,7 @@ public struct RelayClientCore {
     var uplink: UplinkStateMachine
     var uplinkRepair = UplinkRepairStateMachine()
     var downlink = DownlinkStateMachine()
-    /// Whether the relay hears what is said here.
+    /// Whether the relay receives this end's media.
     var hearing = HearingWatch()
     private var pushes = PushRegistrations()
     var session: MediaSession?
@@ -128,7 +128,7 @@ public struct RelayClientCore {
         case .connectionEnded(.wrongRelayKey) where places.isAway:
             // It says nothing of the relay that the invitation names.
             places.giveUpSuccessor()
-            return steer(.connectionEnded(.unreachable("the successor that it named has another key")), at: now)
+            return steer(.connectionEnded(.unreachable("the successor has a different key")), at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .networkChanged: return steer(.networkChanged, at: now)
         case .relayMoved(let found):
@@ -170,10 +170,10 @@ public struct RelayClientCore {
         }
     }
 
-    /// What is said is not heard when the relay does not answer: the talker is told, and the connection made anew.
+    /// Without answers from the relay nobody hears this end. Then the talker is informed, and the client reconnects.
     private mutating func listenForRelay(at now: Instant) -> [Action] {
         guard hearing.isGone(at: now) else { return [] }
-        return steer(.connectionEnded(.lost("it does not answer while somebody talks")), at: now)
+        return steer(.connectionEnded(.lost("it does not answer while a member talks")), at: now)
     }
 
     // MARK: The link
@@ -238,7 +238,7 @@ public struct RelayClientCore {
             guard link.isJoining else { return unexpected("Welcome", at: now) }
             guard mode == .member else {
                 // It did not understand that no membership was wanted.
-                let phrase = "it is too old for pushes"
+                let phrase = "it is too old to support pushes"
                 return steer(.refused(.init(cause: .unsupportedVersion, phrase: phrase)), at: now)
             }
             return enter(welcome, at: now)
@@ -261,7 +261,8 @@ public struct RelayClientCore {
         }
     }
 
-    /// A refusal elsewhere than at the invitation's relay: but for a member that was removed, it is no word of that relay.
+    /// Handles a refusal at another address than the invitation's. Except for a removed member, it does not speak for
+    /// the invitation's relay.
     private mutating func judged(_ refusal: ServerMessage.JoinRefused) -> ServerMessage.JoinRefused {
         guard !refusal.cause.isTemporary, refusal.cause != .revoked else { return refusal }
         places.giveUpSuccessor()

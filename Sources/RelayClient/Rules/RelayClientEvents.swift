@@ -1,4 +1,4 @@
-// What goes into the rules of a client and what comes out of them.
+// The events and actions of a client's rules.
 import RelayProtocol
 
 extension RelayClientCore {
@@ -12,7 +12,7 @@ extension RelayClientCore {
         case earlyDataOffered
         /// The handshake with the relay of the invitation is complete.
         case connected
-        /// There is no connection, or none any more.
+        /// The connection failed or was lost.
         case connectionEnded(RelayLinkError)
         /// This machine's network has changed while there was no connection.
         case networkChanged

@@ -4,8 +4,8 @@ import RelayProtocol
 
 /// The life of a link: stopped, connecting, joining, ready, waiting to try again.
 ///
-/// Waits grow from 0.25 s to 30 s and start anew once the link was ready. They have no jitter: one relay serves few
-/// enough clients, and a test can say exactly what happens. A refusal that cannot change halts the link.
+/// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. It has no jitter: one relay serves few
+/// enough clients, and tests are deterministic. A permanent refusal stops the link.
 public struct RelayClientStateMachine: Sendable {
     /// What may happen to a link.
     public enum Event: Sendable, Equatable {
@@ -21,7 +21,7 @@ public struct RelayClientStateMachine: Sendable {
         case welcomed(channelName: String)
         /// The relay did not let this end in.
         case refused(ServerMessage.JoinRefused)
-        /// There is no connection, or none any more.
+        /// The connection failed or was lost.
         case connectionEnded(RelayLinkError)
         /// This machine's network has changed: what failed before may work now.
         case networkChanged
@@ -65,7 +65,8 @@ public struct RelayClientStateMachine: Sendable {
     public static let keepAlive: Duration = .seconds(20)
     /// The same while the answer to the join is awaited.
     public static let joinKeepAlive: Duration = .milliseconds(500)
-    /// An attempt older than this is begun anew for somebody who speaks: its packets are repeated ever more seldom.
+    /// An attempt older than this is restarted when the user speaks, because its packets are repeated less and less
+    /// often.
     public static let attemptIsOld: Duration = .seconds(1)
     /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep it from succeeding.
     public static let wantedAttemptIsOld: Duration = .seconds(3)
@@ -87,7 +88,7 @@ public struct RelayClientStateMachine: Sendable {
     private var failures = 0
     private var attemptedAt = Instant.zero
     private var isWantedAttempt = false
-    /// The last attempt was refused: it is made again when its time has come, whoever wants it.
+    /// The last attempt was refused. The next one waits for its time, even if the user asks for it.
     private var isRefused = false
     /// When an attempt was given up for another one, and its join may still arrive.
     private var abandonedAt: Instant?
@@ -227,7 +228,7 @@ public struct RelayClientStateMachine: Sendable {
         if error == .replaced, let abandonedAt, now - abandonedAt < Self.joinMayArrive {
             // By this machine itself.
             self.abandonedAt = nil
-            return lose(.lost("an earlier attempt has taken its place"), closing: code, atLeast: minimum, at: now)
+            return lose(.lost("an earlier attempt replaced it"), closing: code, atLeast: minimum, at: now)
         }
         // Only the relay's own word halts a link; anyone on the path can make a handshake fail.
         switch error {

@@ -1,11 +1,11 @@
-// How often the relay is asked for the floor, whatever programs of this machine do. Pure.
+// A rate limit on floor requests, whatever programs of this machine do. Pure.
 import MonotonicTime
 
-/// Keeps a flood of short bursts from becoming a flood of messages, for which the relay would close the connection.
+/// Prevents a flood of short bursts from becoming a flood of messages, for which the relay would close the connection.
 ///
-/// Nobody presses that often: a request waits only when many were made just before. A burst that ends before it was asked for costs no
-/// message at all, so the newest state is what the relay is told. What an unreachable relay has not answered is bounded too: it would all
-/// be read at one instant.
+/// No person presses that often: a request waits only after many recent ones. A burst that ends before its request is
+/// sent costs no message, so the relay always gets the newest state. The number of unanswered requests is limited, too,
+/// because a relay that becomes reachable reads them all at once.
 struct FloorRequestPacer: Sendable {
     /// Requests that may go at once. Each is followed by a release: so these are less than half of the 64 messages that a relay takes at once.
     static let requestsAtOnce = 12
@@ -41,7 +41,7 @@ struct FloorRequestPacer: Sendable {
         unanswered += 1
     }
 
-    /// The relay has told something of the floor: it reads what it is sent.
+    /// The relay has sent a floor message, so it reads requests.
     mutating func answered() { unanswered = 0 }
 
     /// Nothing waits any more.

@@ -1,8 +1,8 @@
-// What was sent of a burst and may not have been heard. Pure.
+// The sent frames of a burst that may not have arrived. Pure.
 import RelayProtocol
 
-/// The frames of a burst that the relay has not acknowledged, in the order in which they were sent. When the connection is lost, they are
-/// what the next one begins with.
+/// The frames of a burst that the relay has not acknowledged, in the order of sending. After the loss of a connection
+/// the next one begins with them.
 struct UnacknowledgedFrames: Sendable {
     private var frames: [(frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32, datagram: UInt64?)] = []
 

@@ -1,11 +1,11 @@
-// One burst of this end on its way: what of it is held, and how long it waits. Pure.
+// One outgoing burst: the frames that it holds, and how long it waits. Pure.
 import MonotonicTime
 import RelayProtocol
 
 extension UplinkStateMachine {
     /// How far a burst is.
     enum Phase: Sendable, Equatable {
-        /// Not asked for yet: another burst is before it, or there is no link.
+        /// Not requested yet: another burst is before it, or there is no link.
         case pending
         case asked
         /// The relay has put it into its queue.
@@ -51,13 +51,14 @@ extension UplinkStateMachine {
             return heldSamples > heldSamplesMaximum * UInt32(factor) || held.count > heldFramesMaximum * factor
         }
 
-        /// It had the floor, and goes on over the next connection.
+        /// It had the floor, and continues over the next connection.
         private(set) var isResumed = false
 
         /// How long it waits for the link, or for those before it.
         var linkTimeout: Duration { isResumed ? resumptionTimeout : answerTimeout }
 
-        /// The connection is lost while it has the floor: it asks again over the next one, and goes on with what was not heard.
+        /// The connection is lost while it has the floor. It requests the floor again over the next connection, and
+        /// continues with the unacknowledged frames.
         mutating func resume(with unheard: [OutgoingFrame], at now: Instant) {
             isResumed = true
             (phase, waitingSince, hasMissedLink, hasWaited) = (.pending, now, true, false)

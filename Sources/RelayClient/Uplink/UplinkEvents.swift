@@ -1,4 +1,4 @@
-// What goes into the rules of the way out and what comes out of them.
+// The events and actions of the rules for outgoing bursts.
 import MonotonicTime
 import RelayProtocol
 
@@ -7,11 +7,12 @@ extension UplinkStateMachine {
     public enum Event: Sendable, Equatable {
         /// The link can carry bursts.
         case linkReady
-        /// There is no link, and it is being made: a burst that begins waits for it.
+        /// The link is connecting: a burst that begins waits for it.
         case linkComing
-        /// The link is gone and may come back: a burst on the floor ends, one that waits for it goes on waiting.
+        /// The link is lost and may return: a burst that has the floor ends, and one that waits for the link continues
+        /// to wait.
         case linkLost
-        /// There is no link, for good or by the relay's refusal: every burst ends, and none begins.
+        /// There is no link, for good or because the relay refused it: every burst ends, and none begins.
         case linkClosed
         /// A burst begins.
         case begin(BurstID, priority: UInt8)

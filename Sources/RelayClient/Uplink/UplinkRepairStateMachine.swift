@@ -1,4 +1,5 @@
-// What was sent and may not have arrived: packets are kept until the transport knows, and the lost ones go again. Pure rules.
+// Repairs the uplink: sent packets are kept until the transport reports their fate, and lost ones are sent again. Pure
+// rules.
 import MonotonicTime
 
 /// The sealed packets of this end whose datagrams are neither acknowledged nor lost.
@@ -41,7 +42,7 @@ public struct UplinkRepairStateMachine: Sendable {
     public static let packetsMaximum = 512
     /// The most bytes that are kept.
     public static let bytesMaximum = 256 * 1_024
-    /// A packet that is lost so long after it was sent is not sent again.
+    /// A packet that is reported lost later than this is not sent again.
     public static let ageMaximum: Duration = .seconds(10)
     /// The most packets that go behind a release, acknowledged or not: those of a round trip of 600 ms.
     public static let tailPackets = 64

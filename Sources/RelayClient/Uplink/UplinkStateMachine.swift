@@ -1,4 +1,4 @@
-// A press on its way out: the floor is asked for, frames are held until it is granted, then sent. Pure rules.
+// Outgoing bursts: requests the floor, holds frames until it is granted, and then sends them. Pure rules.
 import MonotonicTime
 import RelayProtocol
 
@@ -51,7 +51,8 @@ public struct UplinkStateMachine: Sendable {
     private var lastFrameAt: Instant?
     /// What was sent of the burst on the floor, and is not acknowledged; only while bursts are resumed.
     private var unheard = UnacknowledgedFrames()
-    /// Whether a burst on the floor goes on over the next connection, from where the relay has heard it last; else it ends with its own.
+    /// Whether a burst that has the floor continues over the next connection, from the last acknowledged frame.
+    /// Otherwise it ends with its connection.
     var resumesBursts = false
     /// Frames that came without a burst to belong to.
     public private(set) var strayFrames = 0
@@ -151,7 +152,7 @@ public struct UplinkStateMachine: Sendable {
         switch bursts[0].phase {
         case .pending: return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
         case .asked, .waiting: return [release(0)] + finishCurrent(.notAnswered, at: now)
-        case .granted: return [release(0)] + finishCurrent(.revoked(.other("this machine is held up")), at: now)
+        case .granted: return [release(0)] + finishCurrent(.revoked(.other("this machine stalled")), at: now)
         }
     }
 
@@ -222,7 +223,8 @@ public struct UplinkStateMachine: Sendable {
         return [.tell(.floorQueued(bursts[0].id, position: position))]
     }
 
-    /// Who waits may do so for minutes: what is said then is not for whom the key was taken from. The place in the queue stays.
+    /// Requests the floor again under the new key. A request may wait for minutes, and its speech is not for members
+    /// that lost the key meanwhile. The position in the queue stays.
     private mutating func askUnderNewKey(at now: Instant) -> [Action] {
         guard let burst = bursts.first, burst.phase == .waiting else { return [] }
         pacer.note(at: now)
@@ -328,8 +330,8 @@ public struct UplinkStateMachine: Sendable {
         return actions
     }
 
-    /// Gives the frame its sequence number and time stamp. Between bursts, and where the microphone has lost something, the RTP
-    /// clock goes on with the microphone's.
+    /// Gives the frame its sequence number and time stamp. Between bursts, and across samples that the microphone lost,
+    /// the RTP clock follows the microphone's clock.
     private mutating func place(_ frame: OutgoingFrame, isFirst: Bool) -> MediaFrame {
         if let lastFrameAt, frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
             let pause = (frame.capturedAt - lastFrameAt).nanoseconds / 1_000 * 48 / 1_000

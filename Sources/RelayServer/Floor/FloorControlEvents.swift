@@ -1,4 +1,4 @@
-// What goes into the rules of a floor and what comes out of them.
+// The events and actions of the rules of a floor.
 import MonotonicTime
 import RelayProtocol
 
@@ -23,9 +23,9 @@ extension FloorControlStateMachine {
 
     /// A wish to talk.
     public struct Request: Sendable, Hashable {
-        /// Who asks, by the source of this connection.
+        /// The source of the requesting connection.
         public var ssrc: SSRC
-        /// Who that is on every connection.
+        /// The requesting member, the same on every connection.
         public var member: MemberID
         /// The asker's number of this request; an answer repeats it.
         public var requestID: FloorRequestID
@@ -67,7 +67,7 @@ extension FloorControlStateMachine {
         case release(ssrc: SSRC, requestID: FloorRequestID, lastSequence: UInt16?)
         /// A member is gone.
         case left(ssrc: SSRC)
-        /// A member takes back what it waits for; what it says goes on.
+        /// A member withdraws its waiting request. Its current burst continues.
         case withdrawn(ssrc: SSRC)
         /// A member may not talk any more, but stays.
         case silenced(ssrc: SSRC)
@@ -99,7 +99,7 @@ extension FloorControlStateMachine {
         case revoked(RevokeCause)
         /// The holder left the channel or lost its connection.
         case left
-        /// The holder asked anew without releasing.
+        /// The holder sent a new request without releasing.
         case restarted
     }
 
@@ -129,7 +129,7 @@ extension FloorControlStateMachine {
         case notPermitted(Request)
         /// Tell the asker that too many wait already.
         case queueFull(Request)
-        /// Tell the asker that it waits, at this place from 1: told anew whenever that changes.
+        /// Tell the requester that it waits at this position, counted from 1. Repeated at every change.
         case queued(Request, position: Int)
         /// Tell the other members who talks.
         case taken(Request)

@@ -9,7 +9,8 @@ import RelayProtocol
 /// floor; `RelayCore` checks it a second time from the outside. Whoever waits does so for a floor that is full, or for the end of
 /// its own burst before.
 public struct FloorControlStateMachine: Sendable {
-    /// A deadline that is handled so much too late tells that the relay itself was held up: stopped, or starved of its processor.
+    /// A deadline that is handled this much too late shows that the relay itself stalled: it was stopped, or got no
+    /// processor time.
     static let lateness: Duration = .milliseconds(250)
 
     /// The timers in force.
@@ -130,7 +131,8 @@ public struct FloorControlStateMachine: Sendable {
         return queue.toldPosition(of: request).map { [.queued(request, position: $0)] } ?? []
     }
 
-    /// Gives what is free of the floor to who is first, takes it from who matters less, and tells the others what is new for them.
+    /// Grants the free floor to the first request, preempts talkers of lower priority, and reports changes to the
+    /// others.
     private mutating func advance(at now: Instant) -> [Action] {
         let adopted = adoptRules()
         var actions = adopted.actions
@@ -182,7 +184,7 @@ public struct FloorControlStateMachine: Sendable {
         var actions: [Action] = []
         var place = 0
         while let request = queue.request(at: place) {
-            // Each burst that is ending makes room for one.
+            // Each burst that is ending leaves space for one.
             let ending = talkers.indices.filter { talkers[$0].ending != nil }
             if place < ending.count {
                 hasten(ending, for: request, at: now)
@@ -259,8 +261,8 @@ public struct FloorControlStateMachine: Sendable {
         return [end(index, reason == .released ? .released : .left)] + advance(at: now)
     }
 
-    /// Who comes back at once goes on with the same burst: T2 does not begin anew, and T9 holds when it was over.
-    /// An emergency is charged to nobody.
+    /// A talker that reconnects at once continues the same burst: T2 is not restarted, and T9 applies if T2 had ended.
+    /// An emergency does not use up talk time.
     private mutating func noteInterruption(of talker: Talker, at now: Instant) {
         guard !talker.request.isEmergency else { return }
         let used = timers.talkTimeLimit - talker.talkTime + (talker.firstMediaAt.map { now - $0 } ?? .zero)

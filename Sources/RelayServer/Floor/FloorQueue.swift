@@ -1,4 +1,4 @@
-// Who waits for the floor of one channel, in which order, and what each has been told of it. Pure.
+// The queue for the floor of one channel: its order, and the positions that were reported. Pure.
 
 /// The requests that wait for a floor, in the order in which they will have it: by the channel's rules, those of higher priority
 /// first, and of the same priority in the order they came.
@@ -10,7 +10,7 @@ struct FloorQueue: Sendable, Equatable {
 
     private struct Entry: Sendable, Equatable {
         let request: Request
-        /// The place that it was told, from 1; nil: none yet.
+        /// The reported position, counted from 1; nil: none yet.
         var told: Int?
         /// Somebody more important came later: what is free in a moment may not be for this one.
         var isOvertaken = false
@@ -18,7 +18,7 @@ struct FloorQueue: Sendable, Equatable {
 
     /// What becomes of a request that waits.
     enum Outcome: Sendable, Equatable {
-        /// It is at this place now, from 1, and has not been told so.
+        /// Its position, counted from 1, has changed and was not reported yet.
         case moved(Request, position: Int)
         /// It does not wait any more: it may not.
         case refused(Request)
@@ -39,7 +39,7 @@ struct FloorQueue: Sendable, Equatable {
     /// The request at a place, from 0; nil: nobody is so far behind.
     func request(at index: Int) -> Request? { entries.indices.contains(index) ? entries[index].request : nil }
 
-    /// The place that this request was told; nil: none.
+    /// The position that was reported for this request; nil: none.
     func toldPosition(of request: Request) -> Int? { entries.first { $0.request == request }?.told }
 
     /// A request joins, before the first one that it overtakes by the channel's rules.
@@ -50,7 +50,8 @@ struct FloorQueue: Sendable, Equatable {
         for behind in entries.indices.dropFirst(index + 1) { entries[behind].isOvertaken = true }
     }
 
-    /// The request that waits under an earlier media key becomes `request`, in its place, and has to be told that anew. False: none does.
+    /// Replaces the request that waits under an earlier media key by `request`, at the same position, which has to be
+    /// reported again. False: there is none.
     mutating func renew(_ request: Request) -> Bool {
         guard let index = entries.firstIndex(where: { request.renews($0.request) }) else { return false }
         entries[index] = Entry(request: request, isOvertaken: entries[index].isOvertaken)
@@ -66,19 +67,20 @@ struct FloorQueue: Sendable, Equatable {
         return entries.remove(at: index).request
     }
 
-    /// Those beyond the first so many leave, in order.
+    /// Removes the requests beyond the first `length`, in order.
     mutating func cut(to length: Int) -> [Request] {
         let rest = entries.dropFirst(length).map(\.request)
         entries.removeLast(rest.count)
         return rest
     }
 
-    /// What has to be told now, each once.
+    /// The reports to send now, each once.
     ///
     /// - Parameters:
-    ///   - held: So many will have the floor in a moment: they are answered then, their audio being held, and need not know
-    ///     that they wait; but for those who were overtaken, for whom it may be a long moment.
-    ///   - isOpen: Whether requests may wait longer than that; else, and when they do not want to, they are refused.
+    ///   - held: The number of requests that will get the floor in a moment. They are answered then and their audio is
+    ///     held, so no waiting is reported, except to requests that were overtaken, which may wait longer.
+    ///   - isOpen: Whether requests may wait longer than that. Otherwise, and if a request does not want to wait, it is
+    ///     refused.
     mutating func settle(held: Int, isOpen: Bool) -> [Outcome] {
         var outcomes: [Outcome] = []
         var index = 0

@@ -1,15 +1,15 @@
-// Who may talk beside whom, and who before whom: the rules of one channel's floor.
+// Who may talk at the same time, and with which precedence: the rules of one channel's floor.
 import MonotonicTime
 
 /// What a channel's operator chooses about its floor. The defaults are those of a plain radio channel.
 public struct FloorRules: Sendable, Hashable {
-    /// How many may talk at once, and what becomes of who talks when another one wants to.
+    /// How many may talk at once, and what happens to a talker when another member requests the floor.
     public enum Mode: String, Sendable, Hashable, CaseIterable {
         /// One at a time; who asks meanwhile waits or is refused.
         case halfDuplex = "half-duplex"
         /// Up to `fullDuplexTalkers` at a time, mixed by each listener.
         case fullDuplex = "full-duplex"
-        /// One at a time, and whoever asks last: it takes the floor from who has it.
+        /// One at a time: the member that asks last takes the floor from its holder.
         case cutIn = "cut-in"
         /// One at a time of those who have a priority; who has none only listens.
         case listenOnly = "listen-only"

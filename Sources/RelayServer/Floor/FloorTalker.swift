@@ -1,4 +1,4 @@
-// One who has the floor: its burst, and how it ends. Part of `FloorControlStateMachine`.
+// A holder of the floor: its burst, and how it ends. Part of `FloorControlStateMachine`.
 import MonotonicTime
 import RelayProtocol
 
@@ -25,7 +25,7 @@ extension FloorControlStateMachine {
                 deadline = latest
             }
 
-            /// A sign of life: what is missing may take so long once more.
+            /// A packet arrived: the missing ones may take this time again.
             mutating func wait(_ time: Duration, at now: Instant) { deadline = min(latest, now + time) }
 
             /// It takes no longer than that.

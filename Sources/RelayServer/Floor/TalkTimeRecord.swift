@@ -1,8 +1,9 @@
-// What members have used of their talk time, over all their connections: T9, and T2 across a lost link. Pure.
+// The talk time that members have used, over all their connections: T9, and T2 across a lost link. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// Who talked too long, and whose burst a lost connection cut off. Known by the member, so that coming back changes nothing.
+/// Members that exceeded the talk-time limit, and members whose burst a lost connection cut off. They are known by
+/// identifier, so that reconnecting changes nothing.
 struct TalkTimeRecord: Sendable {
     /// So many members are remembered of each kind; beyond, the one that would be forgotten first is.
     static let bound = 1_024
@@ -53,6 +54,6 @@ struct TalkTimeRecord: Sendable {
         interrupted.set(used, for: member, until: due, at: now)
     }
 
-    /// What the member has used of the burst that it begins or goes on with now.
+    /// The talk time that the member has already used of the burst that it begins or continues now.
     mutating func resume(_ member: MemberID, at now: Instant) -> Duration { interrupted.take(member, at: now) ?? .zero }
 }

@@ -1,19 +1,18 @@
-// What was said last on a channel, sealed as it came: for listeners who missed some of it, who come late, or who ask for it once more.
-// Pure.
+// The last encrypted bursts of a channel, for listeners that missed packets, join late, or request a burst again. Pure.
 import MonotonicTime
 import RelayProtocol
 
 /// The packets of the last bursts of one channel, in the order of their sequence numbers.
 ///
-/// The relay cannot read them. They are kept as they came, by source and key id, so that any member who has the key can be sent
-/// them again. A burst is kept whole while it goes on, and for `Limits.age` after its end; the last ones for longer where the channel's
-/// `Limits.retention` says so. Packets and bytes are bounded over all bursts together: first the bursts that are over go, the oldest
-/// first, then the beginnings of those that go on.
+/// The relay cannot decrypt them. They are kept as received, by source and key id, so that they can be sent again to
+/// any member that has the key. A burst is kept completely while it is in progress and for `Limits.age` after its end;
+/// the last ones are kept longer if the channel's `Limits.retention` says so. All bursts together have a limit on
+/// packets and bytes: ended bursts are dropped first, the oldest first, then the beginnings of bursts in progress.
 public struct BurstStore: Sendable {
     /// How much is kept.
     public struct Limits: Sendable, Hashable {
-        /// Bursts that go on, with those whose end was not told; that many for each who may talk at once. As many that are over are
-        /// kept for repair.
+        /// Maximum number of bursts in progress, bursts without a reported end included, per member that may talk at
+        /// once. The same number of ended bursts is kept for repair.
         public var bursts = 2
         /// Packets of all bursts: four minutes of packets of 10 ms.
         public var packets = 24_000
@@ -27,7 +26,7 @@ public struct BurstStore: Sendable {
         public init() {}
     }
 
-    /// What a packet takes in memory beside its bytes.
+    /// The memory of a packet in addition to its bytes.
     public static let packetOverhead = 64
 
     /// No talker, and no network, holds more speech back than this.
@@ -37,13 +36,13 @@ public struct BurstStore: Sendable {
     public struct Burst: Sendable {
         /// Its source and key id.
         public let burst: BurstName
-        /// Who said it.
+        /// The talker.
         public let talker: MemberID
         /// What the talker was called.
         public let name: DisplayName
         /// When its first packet came.
         public let beganAt: Instant
-        /// When its talker gave the floor back; `nil` while it goes on.
+        /// When its talker released the floor; `nil` while it is in progress.
         public fileprivate(set) var endedAt: Instant?
         /// When the newest packet came; not always the last of them.
         public fileprivate(set) var newestAt: Instant
@@ -73,7 +72,7 @@ public struct BurstStore: Sendable {
 
     /// The limits in force.
     public internal(set) var limits: Limits
-    /// Those that go on, in the order they began.
+    /// The bursts in progress, in the order of their begins.
     private(set) var current: [Burst] = []
     /// Those that are over, in the order they ended.
     private(set) var past: [Burst] = []
@@ -108,7 +107,7 @@ public struct BurstStore: Sendable {
 
     // MARK: In
 
-    /// Whether the burst goes on and packets of it are kept.
+    /// Whether the burst is in progress and packets of it are kept.
     public func isKeeping(_ burst: BurstName) -> Bool { current.contains { $0.burst == burst } }
 
     /// Begins to keep a burst of `talker`.
@@ -189,7 +188,7 @@ public struct BurstStore: Sendable {
         return (found, place == burst.packets.count)
     }
 
-    /// The bursts that may be asked for once more, the newest first; those that go on before those that are over.
+    /// The bursts that may be requested, bursts in progress before ended ones, the newest first.
     public func offered(at now: Instant) -> [Burst] {
         let kept = past.suffix(limits.retention.bursts).filter {
             ($0.endedAt ?? now) + limits.retention.time > now
@@ -227,7 +226,7 @@ public struct BurstStore: Sendable {
         return true
     }
 
-    /// Forgets the packet of those that go on that has been kept for longest; false: there is none.
+    /// Drops the oldest packet of the bursts in progress; false: there is none.
     mutating func dropOldest() -> Bool {
         var oldest: (index: Int, at: Instant)?
         for (index, burst) in current.enumerated() where burst.packetCount > 0 {
@@ -248,7 +247,7 @@ public struct BurstStore: Sendable {
         return true
     }
 
-    /// Makes room for another burst: that goes to which nothing has come for longest.
+    /// Makes space for another burst: drops the one that has been without packets for the longest time.
     private mutating func dropStalest() {
         guard let index = current.indices.min(by: { current[$0].newestAt < current[$1].newestAt }) else { return }
         forget(current.remove(at: index))

@@ -1,12 +1,13 @@
-// The media keys of one channel: which one is in force, how many bursts were made under it, and who may still have an earlier one. Pure.
+// The media keys of one channel: the current one, the number of bursts under it, and the members that may still get an
+// earlier one. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// The key that a channel's bursts are sealed with, and those before it for as long as bursts under them go on.
+/// The current media key of a channel, and earlier keys while bursts under them are in progress.
 ///
-/// The relay opens nothing with them: it hands them to members. On an end-to-end channel none of them is ever handed out.
+/// The relay decrypts nothing with them; it gives them to members. On an end-to-end channel it never gives one out.
 struct ChannelMediaKeys: Sendable {
-    /// A key that was in force, and who could have it then.
+    /// An earlier key, and the members that could have it at that time.
     private struct Earlier: Sendable {
         let key: MediaKey
         var bursts: Int
@@ -29,11 +30,11 @@ struct ChannelMediaKeys: Sendable {
 
     init(_ key: MediaKey) { present = key }
 
-    /// How many keys beside the present one are remembered.
+    /// How many earlier keys are remembered.
     var earlierCount: Int { earlier.count }
 
-    /// Whether a burst may begin under a key of `epoch`: the present one or, for a moment, the one before, of which no more than
-    /// `maximum` may.
+    /// Whether a burst may begin under a key of `epoch`: the current one or, for a moment, the previous one. At most
+    /// `maximum` bursts may use a key.
     func allows(_ epoch: UInt16, maximum: Int, at now: Instant) -> Bool {
         if epoch == present.epoch { return true }
         guard let last = earlier.last, last.key.epoch == epoch else { return false }
@@ -49,12 +50,12 @@ struct ChannelMediaKeys: Sendable {
         }
     }
 
-    /// Another key is in force from now on.
+    /// Replaces the current key.
     ///
     /// - Parameters:
-    ///   - inUse: The epochs of the bursts that go on and of the requests that wait.
-    ///   - connected: Who is on the channel.
-    ///   - roster: Who is a member of it, where that is known.
+    ///   - inUse: The epochs of the bursts in progress and of the waiting requests.
+    ///   - connected: The connected members.
+    ///   - roster: The members of the channel, if known.
     mutating func renew(
         _ key: MediaKey, keepingPrevious time: Duration, inUse: Set<UInt16>, connected: [MemberID: ConnectionID],
         roster: [MemberID: RelayMembership], at now: Instant

@@ -1,4 +1,4 @@
-// What listeners miss of a talker, from their reports, and what the talker is told of it. Pure.
+// The packets of a talker that listeners miss, from their reports, and what is reported to the talker. Pure.
 import MonotonicTime
 import RelayProtocol
 
@@ -6,7 +6,7 @@ import RelayProtocol
 struct ListenerReception: Sendable, Equatable {
     /// Talkers whose last report is remembered.
     static let talkersMaximum = 32
-    /// Packets that one report can tell of for the first time; one that tells of more is not counted for the operator.
+    /// Maximum number of new packets in one report. A report with more is not counted for the operator.
     static let packetsPerReportMaximum = 4_096.0
     /// Of the newest report's share in the smoothed loss.
     static let weight = 0.5
@@ -14,7 +14,7 @@ struct ListenerReception: Sendable, Equatable {
     private struct Count: Sendable, Equatable {
         var received: UInt32
         var lost: UInt32
-        /// Smoothed, 0…1; `nil` before the first report that told of any packet.
+        /// The smoothed share, 0…1; `nil` before the first report with any packet.
         var share: Double?
     }
 
@@ -26,9 +26,9 @@ struct ListenerReception: Sendable, Equatable {
     /// How much of what that source said is missing, 0…1; `nil` before the first report.
     func loss(of talker: SSRC) -> Double? { last[talker]?.share }
 
-    /// Takes note of a report.
+    /// Handles a report.
     ///
-    /// - Returns: Packets that it tells of for the first time: those that came, and those that are missing.
+    /// - Returns: The packets that it reports for the first time: the received and the missing ones.
     @discardableResult
     mutating func note(_ report: ClientMessage.ReceptionReport) -> (received: Int, lost: Int) {
         let before = last[report.ssrc] ?? Count(received: 0, lost: 0)
@@ -47,7 +47,7 @@ struct ListenerReception: Sendable, Equatable {
     }
 }
 
-/// What a talker loses on the way to the relay, and what it was told last.
+/// The loss on a talker's way to the relay, and the last reported value.
 struct TalkerLoss: Sendable, Equatable {
     private var packets = 0
     private var repaired = 0

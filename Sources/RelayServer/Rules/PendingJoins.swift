@@ -1,28 +1,29 @@
-// Newcomers to a channel nearby that is not open to everybody: who proves a code, and whom its creator is asked about.
+// Pending requests to join a channel nearby that is not open to everybody: proofs of its code, and questions to its
+// creator.
 import MonotonicTime
 import RelayProtocol
 
-/// The newcomers to one channel.
+/// The pending join requests of one channel.
 struct PendingJoins: Sendable {
-    /// One whose admission waits for the creator's answer.
+    /// A request that waits for the creator's answer.
     struct Question: Sendable {
         let member: MemberID
-        /// A client asks at several addresses of one relay, and takes whichever answer comes first.
+        /// The requesting connections. A client asks at several addresses of one relay, and uses the first answer.
         var connections: [ConnectionID]
     }
 
     /// The most connections of one question.
     static let connectionsPerQuestion = 8
 
-    /// What those who were asked for a proof are to show, and are shown then.
+    /// The expected proof of each client that was challenged, and the relay's own proof for the answer.
     var proofs: [ConnectionID: (client: [UInt8], relay: [UInt8])] = [:]
-    /// Wrong codes that may still be tried.
+    /// The rate limit on wrong codes.
     var wrongCodes: TokenBucket
-    /// In the order in which they asked.
+    /// In the order of the requests.
     var questions: [Question] = []
-    /// Questions that may still be put to the creator.
+    /// The rate limit on questions to the creator.
     var bucket: TokenBucket
-    /// Who was admitted and need not ask again, the oldest first.
+    /// Admitted members, which need not ask again, the oldest first.
     var admitted: [MemberID] = []
 
     init(_ limits: RelayLimits, at now: Instant) {
@@ -32,12 +33,12 @@ struct PendingJoins: Sendable {
 }
 
 extension RelayCore {
-    /// Puts the question to the channel's creator whether a newcomer may come in.
+    /// Asks the channel's creator whether a newcomer may join.
     mutating func ask(
         _ name: DisplayName?, _ member: MemberID, _ id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
         guard let name else {
-            return refuseInvitation(.nameNeeded, "the creator is asked about each newcomer: say who you are", to: id)
+            return refuseInvitation(.nameNeeded, "the creator is asked about each newcomer: give a name", to: id)
         }
         var known = pendingJoins[number] ?? PendingJoins(limits, at: now)
         if known.admitted.contains(member) { return invite(id, to: number) }
@@ -50,7 +51,8 @@ extension RelayCore {
         }
         guard index == nil, known.questions.count < limits.pendingJoinsMaximum, known.bucket.take(at: now) else {
             return refuseInvitation(
-                .tooMany, "too many wait for the creator's answer", to: id, retryAfter: limits.pendingJoinInterval)
+                .tooMany, "too many members wait for the creator's answer", to: id,
+                retryAfter: limits.pendingJoinInterval)
         }
         known.questions.append(.init(member: member, connections: [id]))
         pendingJoins[number] = known
@@ -63,7 +65,7 @@ extension RelayCore {
         wait(for: id, until: now + limits.pendingJoinTime)
     }
 
-    /// The creator has answered. Nothing happens when that newcomer waits no more.
+    /// The creator has answered. It has no effect if that newcomer is no longer waiting.
     mutating func decide(
         _ isAdmitted: Bool, about member: MemberID, _ channel: ChannelID, at now: Instant
     ) -> [Action] {
@@ -81,7 +83,7 @@ extension RelayCore {
         connections[id].map { settle($0.member, channel: number, .unanswered, at: now) } ?? []
     }
 
-    /// The channel has ended for all who wait to come in.
+    /// The channel has ended: all pending requests end.
     mutating func endQuestions(channel number: Int, at now: Instant) -> [Action] {
         let waiting = pendingJoins[number]?.questions.map(\.member) ?? []
         let actions = waiting.flatMap { settle($0, channel: number, .gone, at: now) }
@@ -90,7 +92,7 @@ extension RelayCore {
         return actions
     }
 
-    /// Tells a newcomer what has become of its question.
+    /// Reports the outcome of its request to a newcomer.
     private mutating func settle(
         _ member: MemberID, channel number: Int, _ fate: PendingJoinOutcome, at now: Instant
     ) -> [Action] {
@@ -103,15 +105,15 @@ extension RelayCore {
             wait(for: id, until: now + limits.joinTime)
             switch fate {
             case .admitted: actions += invite(id, to: number)
-            case .refused: actions += refuseInvitation(.notAdmitted, "the creator says no", to: id)
-            case .unanswered: actions += refuseInvitation(.notAdmitted, "the creator has not answered", to: id)
+            case .refused: actions += refuseInvitation(.notAdmitted, "the creator refused", to: id)
+            case .unanswered: actions += refuseInvitation(.notAdmitted, "the creator did not answer", to: id)
             case .gone: actions += refuseInvitation(.notOpen, "the channel has ended", to: id)
             }
         }
         return actions
     }
 
-    /// A connection on which a newcomer waited is gone.
+    /// A connection with a pending request has closed.
     mutating func stopAsking(_ id: ConnectionID, _ member: MemberID, channel number: Int) -> [Action] {
         guard let index = pendingJoins[number]?.questions.firstIndex(where: { $0.member == member }) else { return [] }
         pendingJoins[number]?.questions[index].connections.removeAll { $0 == id }

@@ -1,13 +1,13 @@
-// Who gets the push for which token, and what becomes of one that nobody takes right now. Pure rules.
+// Maps push tokens to connections, and keeps pushes that cannot be delivered yet. Pure rules.
 import MonotonicTime
 import RelayProtocol
 
 /// The push tokens of a relay: live ones with their connections, and dead ones as far as they are remembered.
 ///
-/// A token belongs to the member that registered it first and dies with `unregister`, or when it makes room for another.
-/// A push goes to the token's connection at once. One with a lifetime is kept besides, the newest of each token, until its
-/// receipt has come or its lifetime is over, and goes out again when the token is registered anew. Nothing here waits
-/// for a deadline: what is over is found so when it is looked at.
+/// A token belongs to the member that registered it first. It dies with `unregister`, or when it is displaced by
+/// another one. A push goes to the token's connection at once. The newest push of each token with a lifetime is also
+/// kept until its receipt arrives or its lifetime ends, and is sent again when the token is registered again. There are
+/// no deadlines: expired entries are found when they are read.
 public struct PushRegistry: Sendable {
     /// What is to be done.
     public enum Action: Sendable, Equatable {

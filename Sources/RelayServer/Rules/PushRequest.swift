@@ -1,4 +1,4 @@
-// A push from outside as the relay's rules see it, and what they say to it.
+// A push from outside, and the verdict of the relay's rules.
 import MonotonicTime
 import RelayProtocol
 

@@ -1,4 +1,4 @@
-// Who talks on a channel: what was granted, looked at from outside of the floor's rules.
+// The talkers on a channel, as granted, seen from outside of the floor's rules.
 import MonotonicTime
 import RelayProtocol
 

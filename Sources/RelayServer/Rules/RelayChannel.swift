@@ -11,7 +11,7 @@ struct RelayChannel: Sendable {
         let name: DisplayName
         let ssrc: SSRC
         let downlinkKey: DownlinkKey
-        /// How the others are told of it, as that goes on a control stream: made once, and not for each of them.
+        /// The message that announces it to the others, encoded once for all of them.
         let announcement: [UInt8]
         /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
         var priority: UInt8 = 0
@@ -21,9 +21,10 @@ struct RelayChannel: Sendable {
         var lastKeyID: UInt64?
         /// How its last request was denied, or its burst ended.
         var lastAnswer: [ServerMessage] = []
-        /// T8: when it is told again that it has no floor, if it goes on sending; nil while it has it.
+        /// T8: when it is reminded again that it does not have the floor, if it continues to send; nil while it has the
+        /// floor.
         var nextReminder: Instant?
-        /// The request of which the log knows that it waits.
+        /// The waiting request that was logged.
         var notedRequest: FloorRequestID?
         /// The request that was granted last.
         var grantedRequest: FloorRequestID?
@@ -39,9 +40,9 @@ struct RelayChannel: Sendable {
         var burstRequests: TokenBucket?
         var burstBytes: TokenBucket?
         var reception = ListenerReception()
-        /// Of its own last burst; nil: it has been told.
+        /// The loss of its own last burst; nil: it was reported.
         var lossOfLastBurst: TalkerLoss?
-        /// The percentage of loss that it was told last, and goes by.
+        /// The last reported percentage of loss, to which it adapts.
         var toldLoss = 0
         /// The packets that it may still send; made with the first.
         private var media: TokenBucket?
@@ -81,16 +82,16 @@ struct RelayChannel: Sendable {
     var floor: FloorControlStateMachine
     var members: [ConnectionID: Member] = [:]
     var connectionOfMember: [MemberID: ConnectionID] = [:]
-    /// Of the clients that are no members and get pushes only.
+    /// The connections of clients that are not members and get pushes only.
     var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
     /// What was said last.
     var store: BurstStore
     /// The members who offered to host the channel after this relay, in the order in which they did.
     var successors: [ConnectionID] = []
-    /// Who came and went, and is not told of yet.
+    /// Joins and leaves that were not announced yet.
     var news: RosterUpdates
     private(set) var nextReportCheck = Instant.zero
-    /// Who was granted the floor, kept apart from `floor` to check it.
+    /// The members that were granted the floor, kept separately from `floor` as a check.
     var speakers: [Speaker] = []
     /// For the operator.
     var counters = RelayChannelCounters()
@@ -164,11 +165,12 @@ struct RelayChannel: Sendable {
         return keys.allows(epoch, maximum: limits.burstsPerEarlierMediaKey, at: now)
     }
 
-    /// The epochs of the bursts that go on, and of those who wait.
+    /// The epochs of the bursts in progress and of the waiting requests.
     var epochsInUse: Set<UInt16> { Set((floor.holders + floor.waiting).map { UInt16($0.keyID >> 48) }) }
 
-    /// What a newcomer is told beside the present key: those that go on under an earlier one it hears to their end if it could have that
-    /// key before. Then the present one again, which the newcomer's own bursts are sealed with.
+    /// The earlier keys for a new member, in addition to the current one. It hears bursts in progress under an earlier
+    /// key to their end if it was allowed to have that key. The current key follows again, because the member's own
+    /// bursts use it.
     func earlierKeys(for member: MemberID) -> MessageSeries? {
         guard !configuration.isEndToEnd else { return nil }
         let epochs = Set(floorsTaken(for: member).map { UInt16($0.keyID >> 48) })

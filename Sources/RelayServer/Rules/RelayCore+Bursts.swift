@@ -1,4 +1,4 @@
-// Bursts once more: the list of those that are kept, and the packets of one, for members who ask or come late.
+// Requests for kept bursts: the list, and the packets of one burst, for members that ask or join late.
 import MonotonicTime
 import RelayProtocol
 
@@ -50,7 +50,8 @@ extension RelayCore {
         ]
     }
 
-    /// An answer of so many bytes could not be sent: the connection has not taken those before it. It costs its member nothing.
+    /// An answer of `bytes` bytes could not be sent, because the connection has not read the previous ones. It is not
+    /// charged to the member's limits.
     mutating func burstNotTaken(_ request: BurstRequestID, bytes count: Int, by id: ConnectionID) -> [Action] {
         guard case .member(let number) = connections[id]?.state else { return [] }
         channels[number].members[id]?.burstBytes?.giveBack(count)
@@ -87,10 +88,10 @@ extension RelayCore {
         counters.burstsRefused += 1
         let phrase =
             switch cause {
-            case .notAMember: "only members of the channel are given its bursts"
-            case .notKept: "the relay does not have that burst any more"
-            case .tooMuch: "too much is asked for at a time"
-            case .off: "nothing is kept on this channel"
+            case .notAMember: "only members of the channel may get its bursts"
+            case .notKept: "the relay no longer has that burst"
+            case .tooMuch: "too much was requested at once"
+            case .off: "this channel keeps no bursts"
             case .other: ""
             }
         let refusal = ServerMessage.BurstRefused(id: request, cause: cause, phrase: phrase, retryAfter: retryAfter)
@@ -114,8 +115,8 @@ extension RelayCore {
         while keptBytes > limits.keptBytes, makeRoom() {}
     }
 
-    /// Forgets the burst that has been over for longest; where all go on, some of the beginning of the one that takes most. False:
-    /// nothing is kept.
+    /// Drops the burst that ended first. If all are in progress, it drops a part of the beginning of the largest one.
+    /// False: nothing is kept.
     private mutating func makeRoom() -> Bool {
         var oldest: (number: Int, at: Instant)?
         var largest: (number: Int, bytes: Int)?

@@ -1,11 +1,11 @@
-// Ends in good order: what is being said is said to its end, then the members are sent away, to another relay or to come back later.
+// Draining: current bursts are completed, then the members are sent to another relay or asked to reconnect later.
 import MonotonicTime
 import RelayProtocol
 
 extension RelayCore {
     /// So long after the last word to a channel its members stay connected, so that it reaches them.
     static let closingTime: Duration = .milliseconds(500)
-    /// What everybody is told.
+    /// The close reason for everybody.
     static let goingDown = "the relay is going down"
 
     /// Whether it takes nobody any more, and all have gone.
@@ -13,8 +13,8 @@ extension RelayCore {
         isDraining && channels.allSatisfy { $0.members.isEmpty && $0.pushConnectionOfMember.isEmpty }
     }
 
-    /// Takes nobody any more, and grants the floor to emergencies only; who is on no channel where somebody talks goes at once, or as
-    /// soon as it knows where to. Who wants to join is told why it cannot.
+    /// Starts draining: it accepts no joins, and grants the floor only to emergencies. Members of idle channels are
+    /// sent away at once, or as soon as they know the successor. A joining client gets the reason of the refusal.
     mutating func drain(to successor: RelayPlace?, at now: Instant) -> [Action] {
         guard !isDraining else { return [] }
         isDraining = true
@@ -32,7 +32,7 @@ extension RelayCore {
         return actions
     }
 
-    /// The channel gets other rules as soon as nobody talks, and its members are told.
+    /// Changes the channel's rules as soon as nobody talks, and informs its members.
     mutating func setRules(_ rules: FloorRules, of channel: ChannelID, at now: Instant) -> [Action] {
         guard let number = channelNumbers[channel], !isDraining else { return [] }
         return apply(.rules(rules), channel: number, at: now)

@@ -1,4 +1,4 @@
-// Joins that come as early data (0-RTT): answered at once, in force once the handshake is complete.
+// Joins in early data (0-RTT): answered at once, effective once the handshake is complete.
 import MonotonicTime
 import RelayProtocol
 
@@ -14,11 +14,11 @@ enum EarlyJoin: Sendable, Equatable {
     case welcomed(EarlyWelcome)
 }
 
-/// What an early `Welcome` has promised and told.
+/// The content of an early `Welcome`.
 struct EarlyWelcome: Sendable, Equatable {
     let channel: Int
     let member: RelayChannel.Member
-    /// Who was there, on which connection; what has changed since is told after the handshake.
+    /// The members and their connections at that time. Changes are reported after the handshake.
     let members: [MemberID: ConnectionID]
     let floors: [ServerMessage.FloorTaken]
     let rules: ServerMessage.FloorRules
@@ -49,7 +49,7 @@ extension RelayCore {
         return welcome(member, channel: number)
     }
 
-    /// A client that sent early data has completed its handshake: it is who it says, and what it sent is no replay.
+    /// A client that sent early data has completed its handshake: it is authenticated, and its data was not a replay.
     mutating func confirmed(_ id: ConnectionID, at now: Instant) -> [Action] {
         guard let connection = connections[id] else { return [] }
         switch connection.state {

@@ -71,7 +71,8 @@ extension RelayCore {
         return apply(.silenced(ssrc: ssrc), channel: number, at: now)
     }
 
-    /// A member sends without the floor (TS 24.380: U: not permitted but sends media): it is told so, now and then.
+    /// A member sends without the floor (TS 24.380: U: not permitted but sends media). It is reminded of that from time
+    /// to time.
     mutating func remind(_ id: ConnectionID, channel number: Int, at now: Instant) -> [Action] {
         guard let member = channels[number].members[id], let due = member.nextReminder, due <= now,
             !channels[number].floor.waiting.contains(where: { $0.ssrc == member.ssrc })
@@ -140,7 +141,7 @@ extension RelayCore {
         case .notPermitted(let request):
             return deny(request, .receiveOnly, "this member may only listen", channel: number)
         case .queueFull(let request):
-            return deny(request, .queueFull, "too many wait for the floor", channel: number)
+            return deny(request, .queueFull, "the queue for the floor is full", channel: number)
         case .queued(let request, let position):
             return queued(request, position, channel: number)
         case .revoke(let request, let cause):
@@ -167,7 +168,7 @@ extension RelayCore {
         }
     }
 
-    /// Who waited for the floor and may not have it by the new rules waits for nothing, or was granted it just now.
+    /// Removes requests and grants of members that may not have the floor under the new rules.
     private mutating func silenceListeners(channel number: Int, at now: Instant) -> [Action] {
         let channel = channels[number]
         return (channel.floor.waiting + channel.floor.holders)
@@ -175,7 +176,7 @@ extension RelayCore {
             .flatMap { apply(.silenced(ssrc: $0.ssrc), channel: number, at: now) }
     }
 
-    /// Everybody is told what the floor is like now; what it means for one depends on its membership.
+    /// Sends the new rules to all members. Their meaning for each one depends on its membership.
     private func tellRules(channel number: Int) -> [Action] {
         let channel = channels[number]
         var told: [ServerMessage.FloorRules: [ConnectionID]] = [:]
@@ -235,9 +236,9 @@ extension RelayCore {
         guard let member = channels[number].member(of: request.ssrc) else { return [] }
         let (wireCause, phrase): (FloorRevokeCause, String) =
             switch cause {
-            case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit is over")
-            case .noMedia: (.other, "no media came")
-            case .heldUp: (.other, "the relay was held up, and nobody heard it")
+            case .talkTimeLimit: (.mediaBurstTooLong, "the talk-time limit was reached")
+            case .noMedia: (.other, "no media arrived")
+            case .heldUp: (.other, "the relay stalled, and nobody heard it")
             case .preempted: (.preempted, preemptionPhrase(channel: number))
             case .noPermission: (.noPermission, "this member may only listen")
             }
@@ -262,15 +263,15 @@ extension RelayCore {
 }
 
 extension RelayChannel.Member {
-    /// What a request of the member counts with. An emergency is one whoever declares it; else the member's own priority is the
-    /// most, however much it asks for.
+    /// The effective priority of the member's request. Any member may declare an emergency. Otherwise the member's own
+    /// priority is the maximum.
     func effectivePriority(of asked: UInt8) -> UInt8 {
         asked == FloorRules.emergency ? asked : min(asked, priority, FloorRules.emergency - 1)
     }
 }
 
 extension RelayChannel {
-    /// What a newcomer is told of the floor.
+    /// The state of the floor for a new member.
     func tellFloor(in welcome: inout ServerMessage.Welcome, to member: Member) {
         let floors = floorsTaken(for: member.id)
         welcome.floor = floors.first

@@ -3,9 +3,9 @@ import Cryptography
 import MonotonicTime
 import RelayProtocol
 
-/// Who gets a channel's invitation from the relay itself.
+/// To whom the relay itself gives a channel's invitation.
 public enum ChannelAdmission: Sendable, Hashable {
-    /// Nobody: whoever runs the relay hands links out.
+    /// Nobody: the operator of the relay gives out links.
     case invited
     /// Whoever asks and does as the rule says, with the media key of an end-to-end channel. `relay` is the key of this relay, to which a
     /// proof of a code belongs.
@@ -38,7 +38,7 @@ extension RelayCore {
             }
             let proof = code.proof(.responder, channel: request.channel, relay: relay, client: member, using: &random)
             guard let tags = proof.tags(with: share) else {
-                return violation(id, "a share of CPace that is none", at: now)
+                return violation(id, "an invalid share of CPace", at: now)
             }
             var known = pendingJoins[number] ?? PendingJoins(limits, at: now)
             known.proofs[id] = tags
@@ -49,7 +49,7 @@ extension RelayCore {
         }
     }
 
-    /// A newcomer shows that it knows the code. Wrong proofs of all together are bounded; right ones are not.
+    /// A newcomer proves that it knows the code. All wrong proofs together have a rate limit; correct ones do not.
     mutating func prove(
         _ proof: ClientMessage.InvitationProof, by id: ConnectionID, channel number: Int, at now: Instant
     ) -> [Action] {
@@ -62,7 +62,7 @@ extension RelayCore {
         }
         guard constantTimeEqual(proof.tag, tags.client) else {
             _ = pendingJoins[number]?.wrongCodes.take(at: now)
-            return refuseInvitation(.wrongCode, "the code is another one", to: id)
+            return refuseInvitation(.wrongCode, "the code is wrong", to: id)
                 + [.note(.wrongCode(channel: channels[number].name, member: member))]
         }
         return invite(id, to: number, codeTag: tags.relay)

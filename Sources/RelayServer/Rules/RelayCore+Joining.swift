@@ -1,4 +1,4 @@
-// Who is let in to which channel, and what it is told when it is.
+// Joins: who may join which channel, and the content of the welcome.
 import MonotonicTime
 import RelayProtocol
 
@@ -55,10 +55,10 @@ extension RelayCore {
         return older == nil || join.isPushOnly ? (.relayBusy, "the relay is full") : nil
     }
 
-    /// Why a join is not let in.
+    /// Why a join is refused.
     enum JoinRejection: Error {
         case refused(JoinRefusal, String)
-        /// It is no member, which its invitation may change.
+        /// It is not a member; its invitation may make it one.
         case unknown
         static let notInvited = refused(.notInvited, "no such channel, or the invitation does not open it")
     }
@@ -82,7 +82,7 @@ extension RelayCore {
         return new
     }
 
-    /// Makes it a member, in place of its older connection; `greeting` says what it is told of the channel.
+    /// Makes it a member, in place of its older connection; `greeting` is the state of the channel that it gets.
     mutating func enter(
         _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
     ) -> [Action] {
@@ -115,7 +115,7 @@ extension RelayCore {
         return actions
     }
 
-    /// What a newcomer is told of the channel.
+    /// The state of the channel for a new member.
     func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
         let channel = channels[number]
         // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is

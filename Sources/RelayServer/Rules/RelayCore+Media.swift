@@ -1,4 +1,4 @@
-// What is forwarded to whom, under which key, and from which source.
+// Forwarding: which packets go to whom, under which key, and from which source.
 import MonotonicTime
 import RelayProtocol
 
@@ -103,7 +103,7 @@ extension RelayCore {
         return !isTold ? [note] : [.send(.mediaKey(key), to: everyone), note]
     }
 
-    /// A burst was granted: after so many under one key the next ones get another.
+    /// Counts a granted burst. After the maximum under one key, the next bursts get a new one.
     mutating func countBurst(_ keyID: UInt64, channel number: Int, at now: Instant) -> [Action] {
         channels[number].keys.noteBurst(UInt16(keyID >> 48))
         guard channels[number].keys.bursts >= limits.burstsPerMediaKey else { return [] }

@@ -8,7 +8,7 @@ extension RelayCore {
         _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
     ) -> [Action] {
         guard enrolling < limits.enrolments else {
-            return refuse(id, .relayBusy, "too many join for the first time just now", at: now)
+            return refuse(id, .relayBusy, "too many members are joining for the first time", at: now)
         }
         enrolling += 1
         connections[id]?.state = .enrolling(join)
@@ -40,8 +40,8 @@ extension RelayCore {
         }
     }
 
-    /// Removes members: their connections are closed, also those that have not completed their handshake, and what is said from now
-    /// on has another key, unless the channel's key is its members' own.
+    /// Removes members. Their connections are closed, pending handshakes included, and a new media key is used from now
+    /// on, unless the channel is end-to-end encrypted.
     mutating func revoke(_ members: [MemberID], from channel: ChannelID, at now: Instant) -> [Action] {
         for member in members { roster.revoke(member, from: channel) }
         guard let number = channelNumbers[channel], !members.isEmpty else { return [] }

@@ -1,4 +1,4 @@
-// Packets that were lost: those that talkers send again, those that listeners ask for, and what talkers are told of it.
+// Repair of lost packets: packets that talkers send again, packets that listeners request, and loss reports to talkers.
 import MonotonicTime
 import RelayProtocol
 

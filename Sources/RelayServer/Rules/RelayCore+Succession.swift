@@ -3,7 +3,8 @@ import MonotonicTime
 import RelayProtocol
 
 extension RelayCore {
-    /// A member would host the channel. It is told what it needs for that, and whose turn comes before its own.
+    /// A member offers to host the channel. It gets what it needs for that, and the members whose turn comes before its
+    /// own.
     mutating func offerSuccession(_ id: ConnectionID, channel number: Int) -> [Action] {
         let configuration = channels[number].configuration
         guard configuration.succession != nil, !channels[number].successors.contains(id),
@@ -21,7 +22,7 @@ extension RelayCore {
         return tellSuccession(of: number, to: channels[number].successors)
     }
 
-    /// Whether the last of those who offered is in the order that members are told.
+    /// Whether the last member that offered is in the published order.
     private func changesOrder(_ number: Int) -> Bool {
         channels[number].successors.count <= ServerMessage.Succession.orderMaximum
     }

@@ -1,4 +1,4 @@
-// The rules of a relay: who is let in, who may talk, what is forwarded to whom. Pure: no sockets, no clock.
+// The rules of a relay: joins, the floor, and forwarding. Pure: no sockets, no clock.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
@@ -15,7 +15,7 @@ public struct RelayCore: Sendable {
             /// The same, and its join is there.
             case greeted(EarlyJoin)
             case joining
-            /// It is no member yet; whether its invitation makes it one is being written down.
+            /// It is not a member yet; its enrolment is being recorded.
             case enrolling(ClientMessage.Join)
             /// It is to prove the code of that channel.
             case proving(channel: Int)
@@ -29,7 +29,7 @@ public struct RelayCore: Sendable {
         let member: MemberID
         var state: State
         var bucket: TokenBucket
-        /// It came when the relay had as many as it may have: it is told so when it wants to join.
+        /// It connected when the relay was full. It is told so when it joins.
         var isSurplus = false
         /// Whether its transport takes datagrams as long as media packets are.
         var carriesMedia = true
@@ -70,7 +70,7 @@ public struct RelayCore: Sendable {
     ///
     /// - Parameters:
     ///   - channels: At most `limits.channels`, with distinct identifiers; what is beyond or repeated is left out.
-    ///   - roster: The members. By default whoever has a channel's token may join it.
+    ///   - roster: The members. By default anyone who has a channel's token may join it.
     ///   - acceptsPushes: Whether `push` is going to be called, so that it makes sense to register tokens.
     ///   - startedAt: Now.
     ///   - random: What keys, epochs and sources are drawn from; must be a secure one outside tests.
@@ -180,13 +180,13 @@ public struct RelayCore: Sendable {
         return []
     }
 
-    /// Who is no member may stay until then.
+    /// A connection that is not a member's may stay until `due`.
     mutating func wait(for id: ConnectionID, until due: Instant) {
         pending[id] = due
         earliestPending = min(earliestPending ?? due, due)
     }
 
-    /// Who is let in may stay.
+    /// The connection is a member's now and may stay.
     mutating func waitNoMore(for id: ConnectionID) { pending[id] = nil }
 
     /// A message of an unknown kind changes nothing, but counts: nobody is served at the cost of others.
@@ -213,7 +213,7 @@ public struct RelayCore: Sendable {
         case (.greeting, .join(let join)):
             return greet(join, id, connection.member, at: now)
         case (.greeting, _), (.greeted, _):
-            return violation(id, "early data that is no join", at: now)
+            return violation(id, "early data that is not a join", at: now)
         case (.joining, .join(let join)):
             return self.join(join, id, connection.member, at: now)
         case (.joining, .invitationRequest(let request)):
@@ -250,7 +250,7 @@ public struct RelayCore: Sendable {
             (.pushOnly, .pushRegister), (.pushOnly, .pushUnregister), (.pushOnly, .pushReceipt):
             return receivePush(message, from: id, connection.member, at: now)
         case (.pushOnly, _):
-            return violation(id, "a message of members from a client that is none", at: now)
+            return violation(id, "a member's message from a client that is not a member", at: now)
         case (.joining, _), (.enrolling, _), (.proving, _), (.asking, _):
             return violation(id, "a message before the join", at: now)
         }
@@ -327,7 +327,7 @@ public struct RelayCore: Sendable {
             } else if case .asking(let number) = connections[id]?.state {
                 actions += unanswered(id, channel: number, at: now)
             } else if case .enrolling = connections[id]?.state {
-                actions += refuse(id, .relayBusy, "the relay's records are slow", at: now)
+                actions += refuse(id, .relayBusy, "the relay's records do not answer in time", at: now)
             } else {
                 actions += violation(id, "no join in time", at: now)
             }

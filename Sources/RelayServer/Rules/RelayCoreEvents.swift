@@ -1,4 +1,4 @@
-// What goes into the relay's rules and what comes out.
+// The events, actions and milestones of the relay's rules.
 import Cryptography
 import RelayProtocol
 
@@ -27,7 +27,7 @@ extension RelayCore {
         case message(ConnectionID, ClientMessage)
         /// A control message came of a kind that this relay does not know.
         case unknownMessage(ConnectionID)
-        /// Something came that is no control message, or where none may come.
+        /// Something arrived that is not a control message, or is not allowed at this point.
         case violation(ConnectionID, String)
         /// A connection is gone, by either side or by time-out.
         case disconnected(ConnectionID)
@@ -45,11 +45,11 @@ extension RelayCore {
         case setRules(FloorRules, of: ChannelID)
         /// Of the channel's bursts other ones are kept from now on.
         case setRetention(BurstRetention, of: ChannelID)
-        /// The channel is deleted: its members are told why, and do not come back.
+        /// The channel is deleted: its members get the reason and do not reconnect.
         case end(ChannelID, String)
-        /// The creator of the channel lets that newcomer in, or does not.
+        /// The creator of the channel admits that newcomer, or refuses it.
         case admit(Bool, MemberID, to: ChannelID)
-        /// The relay is to go down as soon as nobody talks any more; its members are to go on there.
+        /// Drain the relay; its members continue at this address.
         case drain(to: RelayPlace?)
         /// The relay is going down.
         case shutDown
@@ -96,7 +96,7 @@ extension RelayCore {
     }
 }
 
-/// What a relay's log tells, in the order it happens.
+/// The milestones of a relay's log, in order.
 public enum RelayMilestone: Sendable, Equatable {
     /// A member came. `replaced`: its older connection was closed for it.
     case memberJoined(channel: DisplayName, member: MemberID, name: DisplayName, ssrc: SSRC, replaced: Bool)
@@ -104,15 +104,15 @@ public enum RelayMilestone: Sendable, Equatable {
     case joinRefused(ConnectionID, JoinRefusal, String)
     /// An invitation made a client a member.
     case memberEnrolled(channel: DisplayName, member: MemberID, name: DisplayName)
-    /// A member was removed; so many connections of it were closed.
+    /// A member was removed, and `connections` connections of it were closed.
     case memberRevoked(channel: DisplayName, member: MemberID, connections: Int)
     /// A member left or lost its connection.
     case memberLeft(channel: DisplayName, member: MemberID)
-    /// The creator of a channel is to say whether a newcomer may come in.
+    /// A join request waits for the answer of the channel's creator.
     case joinPending(channel: DisplayName, member: MemberID, name: DisplayName)
     /// Nobody needs to say so any more.
     case joinSettled(channel: DisplayName, member: MemberID, PendingJoinOutcome)
-    /// A newcomer has proved another code than the channel's.
+    /// A newcomer gave a wrong code.
     case wrongCode(channel: DisplayName, member: MemberID)
     /// The floor was granted.
     case floorGranted(channel: DisplayName, member: MemberID, requestID: FloorRequestID)
@@ -136,7 +136,7 @@ public enum RelayMilestone: Sendable, Equatable {
     case mediaKeyRenewed(channel: DisplayName, epoch: UInt16)
     /// A client came for pushes only.
     case pushClientJoined(channel: DisplayName, member: MemberID)
-    /// A push token is registered, anew or again.
+    /// A push token was registered, for the first time or again.
     case pushTokenRegistered(member: MemberID, PushToken, PushTopic)
     /// A push token was not registered.
     case pushTokenRefused(member: MemberID, PushToken, PushRefusal)
@@ -146,7 +146,7 @@ public enum RelayMilestone: Sendable, Equatable {
     case push(PushToken, PushID, PushFate)
 }
 
-/// What became of a newcomer about whom a channel's creator was asked.
+/// The outcome of a join request to a channel's creator.
 public enum PendingJoinOutcome: Sendable, Equatable {
     /// The creator let it in.
     case admitted

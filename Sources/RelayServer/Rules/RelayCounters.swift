@@ -1,4 +1,4 @@
-// What a relay counts. Every dropped packet and message has a reason here.
+// The counters of a relay. Every dropped packet and message has a reason here.
 
 /// Why a media packet was not forwarded.
 public enum MediaDrop: Int, Sendable, CaseIterable, Hashable {
@@ -50,7 +50,7 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var listenersStopped = 0
     /// Packets that came again on a control stream because their datagram was lost, and were forwarded.
     public internal(set) var packetsRepaired = 0
-    /// Packets that came again though they had come already, as datagrams or on a control stream; they are no dropped ones.
+    /// Duplicate packets, received as datagrams or on a control stream. They do not count as dropped.
     public internal(set) var packetsSpare = 0
     /// Requests for lost packets that were answered.
     public internal(set) var repairsAnswered = 0

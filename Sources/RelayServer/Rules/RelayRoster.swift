@@ -1,4 +1,5 @@
-// Who is a member of which channel and what its invitation gave it. Pure: who keeps it on disk is asked and tells.
+// The members of each channel, and the rights that their invitations gave them. Pure: the owner of the records on disk
+// is asked, and answers.
 import RelayProtocol
 
 /// What a member may do on a channel, as its invitation said.
@@ -21,13 +22,13 @@ public struct RelayMembership: Sendable, Hashable {
     }
 }
 
-/// A client that is no member yet shows an invitation.
+/// A client that is not a member yet presents an invitation.
 public struct RelayEnrolment: Sendable, Hashable {
     /// The channel that it wants to join.
     public var channel: ChannelID
     /// The secret of its invitation.
     public var token: InvitationToken
-    /// Who it is: the pin of its key, which its handshake has proven.
+    /// Its identity: the pin of its key, which the handshake has proven.
     public var member: MemberID
     /// What it calls itself.
     public var name: DisplayName
@@ -45,21 +46,21 @@ public struct RelayEnrolment: Sendable, Hashable {
 public enum RelayEnrolmentVerdict: Sendable, Hashable {
     /// It is a member from now on, and that is on disk.
     case admitted(RelayMembership)
-    /// It is not, with a sentence for whoever holds the link.
+    /// It is refused, with a sentence for the user of the link.
     case refused(JoinRefusal, String)
 }
 
 /// The members of a relay's channels.
 public struct RelayRoster: Sendable {
-    /// Whether a channel's own token lets everybody in without being written down. Otherwise a client that is no member is
-    /// made one first, by who is told of `RelayCore.Action.enrol`.
+    /// Whether a channel's own token admits everybody without a record. Otherwise a client that is not a member is
+    /// enrolled first, by the handler of `RelayCore.Action.enrol`.
     public let isOpen: Bool
     private var memberships: [ChannelID: [MemberID: RelayMembership]]
 
     /// Whoever has a channel's token may join it; nothing is kept.
     public static let open = RelayRoster(isOpen: true, memberships: [:])
 
-    /// Those members, and whoever is enrolled.
+    /// These members, and those that enrol later.
     public init(memberships: [ChannelID: [MemberID: RelayMembership]]) {
         self.init(isOpen: false, memberships: memberships)
     }
@@ -71,7 +72,7 @@ public struct RelayRoster: Sendable {
 
     subscript(channel: ChannelID, member: MemberID) -> RelayMembership? { memberships[channel]?[member] }
 
-    /// Who is written down for a channel, those who were removed among them.
+    /// The recorded members of a channel, removed ones included.
     func members(of channel: ChannelID) -> [MemberID: RelayMembership] { memberships[channel] ?? [:] }
 
     /// A member was enrolled. One who was removed in the meantime stays out.

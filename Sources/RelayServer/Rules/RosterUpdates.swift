@@ -1,33 +1,34 @@
-// Who came to a channel and who went: told at once while few do, and together while many do. Pure.
+// Join and leave notices of a channel: sent at once while there are few, and in batches while there are many. Pure.
 import MonotonicTime
 import RelayProtocol
 
-/// What the members of one channel are still to be told of each other.
+/// Pending join and leave notices for the members of one channel.
 ///
-/// When thousands come back at once, telling each of them of each other one costs as many writes as the square of their number. So
-/// beyond a few in `window`, they are kept until its end, and told together. No more is told than a client may have waiting for it that
-/// has just been told of everybody (`RelayLimits.rosterUpdateBytes`): the rest comes as fast as a slow one takes it.
+/// When thousands reconnect at once, announcing each of them to each other one costs a number of writes that grows with
+/// the square of their number. So beyond a few changes within `window`, notices are collected until its end and sent
+/// together. A batch fits the backlog of a client that has just got the list of all members
+/// (`RelayLimits.rosterUpdateBytes`); the rest follows as fast as a slow client reads.
 struct RosterUpdates: Sendable, Equatable {
     /// Somebody has come or gone.
     struct Change: Sendable, Equatable {
         let member: MemberID
-        /// Its message as it goes on the control stream.
+        /// Its message, encoded for the control stream.
         let frame: [UInt8]
     }
 
     /// So long news are kept at most.
     static let window: Duration = .milliseconds(200)
-    /// News of one window that are told at once.
+    /// Maximum number of changes per window that are sent at once.
     static let calmChanges = 16
 
     /// The last one of each member, in the order they came.
     private var kept: [Change] = []
-    /// Of whom there is something that is not told yet.
+    /// Members with changes that were not sent yet.
     private(set) var waiting: Set<MemberID> = []
     private var windowEnds = Instant.zero
     private var toldInWindow = 0
     private var isBusy = false
-    /// Bytes that may be told.
+    /// The rate limit in bytes.
     private var budget: TokenBucket
     /// More changes than this are not kept.
     private let changesMaximum: Int
@@ -41,7 +42,7 @@ struct RosterUpdates: Sendable, Equatable {
     /// When `take` must be called, at the latest.
     var nextDeadline: Instant? { kept.isEmpty ? nil : windowEnds }
 
-    /// Something is new; whether everybody is to be told at once. Otherwise it is kept.
+    /// Notes a change. Returns whether it is to be sent at once; otherwise it is kept.
     mutating func note(_ change: Change, at now: Instant) -> Bool {
         if kept.isEmpty, now >= windowEnds {
             windowEnds = now + Self.window
@@ -58,10 +59,10 @@ struct RosterUpdates: Sendable, Equatable {
         return false
     }
 
-    /// Whether there is something that is not told yet of `member`.
+    /// Whether there are unsent changes of `member`.
     func concerns(_ member: MemberID) -> Bool { waiting.contains(member) }
 
-    /// What is to be told now, in order; the rest waits for the end of the window that begins.
+    /// The changes to send now, in order. The rest waits for the end of the window that begins now.
     mutating func take(at now: Instant) -> [Change] {
         windowEnds = now + Self.window
         toldInWindow = 0
@@ -77,22 +78,22 @@ struct RosterUpdates: Sendable, Equatable {
         return told
     }
 
-    /// Nobody is there to be told.
+    /// Drops all changes, because nobody is there to get them.
     mutating func forget() {
         kept = []
         waiting = []
     }
 
-    /// What is not told yet of `member`, to be told before the rest.
+    /// The unsent change of `member`, which is to be sent before the rest.
     mutating func take(of member: MemberID) -> Change? {
         guard waiting.remove(member) != nil else { return nil }
         return kept.firstIndex { $0.member == member }.map { kept.remove(at: $0) }
     }
 }
 
-/// Control messages as they go on a stream, one behind the other: encoded once, whoever gets them.
+/// A series of control messages, encoded once for all recipients.
 public struct MessageSeries: Sendable, Equatable {
-    /// Who gets a series, and how many of its first messages it knows already.
+    /// A recipient of a series, and the number of leading messages that it already knows.
     public struct Recipient: Sendable, Equatable {
         /// The connection that they are sent to.
         public var connection: ConnectionID
@@ -105,7 +106,7 @@ public struct MessageSeries: Sendable, Equatable {
         }
     }
 
-    /// A piece has at most so many bytes, or one message.
+    /// Maximum bytes of a piece, unless it is a single message.
     static let pieceBytes = 16_384
 
     /// All of them, each with its length in front.
@@ -158,7 +159,7 @@ extension RelayCore {
         return [.send(message, to: channels[number].everyone.filter { $0 != id })]
     }
 
-    /// Tells what was kept. Who came in the meantime was told of all before it when it was welcomed.
+    /// Sends the collected changes. Members that joined meanwhile got the earlier ones in their welcome.
     mutating func tellNews(channel number: Int, at now: Instant) -> [Action] {
         let news = channels[number].news.take(at: now)
         guard !news.isEmpty else { return [] }
@@ -190,7 +191,8 @@ extension RelayCore {
         return actions + [.sendSeries(series, to: others.map { .init($0) })]
     }
 
-    /// Whether a newcomer may be told of everybody now and, if all of them change until its handshake is complete, once more then.
+    /// Whether a new member's backlog allows the list of all members twice: now, and again if all of them change before
+    /// its handshake is complete.
     func isToldTwice(channel number: Int) -> Bool {
         let bytes = channels[number].members.values.reduce(0) { $0 + $1.announcement.count }
         // Of a small crowd there is never too much.

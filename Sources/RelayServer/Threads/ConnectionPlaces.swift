@@ -1,4 +1,4 @@
-// Where a relay's connections are, for the case that it is killed: the next start tells those who say nothing that they have to come back.
+// The addresses of a relay's connections. After a crash the next start tells idle clients to reconnect.
 import QUIC
 import Synchronization
 
@@ -15,7 +15,7 @@ final class ConnectionPlaces: Sendable {
     /// - Parameter changed: Called on any thread with the first change after `take`, and once before that.
     init(changed: @escaping @Sendable () -> Void) { self.changed = changed }
 
-    /// That connection is there now; nil: it is no more.
+    /// Sets the address of a connection; nil: it has closed.
     func set(_ place: QUICPeerPlace?, of id: ConnectionID) {
         let isFirst = state.withLock { state in
             guard state.known[id] != place else { return false }

@@ -1,4 +1,4 @@
-// Times in a few fixed classes, cheap enough to be counted for every packet.
+// A histogram of times with a few fixed classes, cheap enough to count every packet.
 
 import MonotonicTime
 

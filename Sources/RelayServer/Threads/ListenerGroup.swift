@@ -1,9 +1,9 @@
-// The connections that a channel's media go to, each with trailers of its own.
+// The connections that receive a channel's media, each with its own trailers.
 import QUIC
 import RelayProtocol
 import Synchronization
 
-/// The listeners of one channel, laid out as the fan-out wants them: a packet costs no walk over them, whoever talks.
+/// The listeners of one channel, laid out for the fan-out, so that a packet needs no iteration over connections.
 final class ListenerGroup {
     /// Their connections; valid after `prepare`.
     let recipients: FanOutGroup
@@ -32,7 +32,7 @@ final class ListenerGroup {
         isPrepared = false
     }
 
-    /// Lays them out, when others have come or gone; tells the place of `talker`, if it is one of them.
+    /// Rebuilds the layout if listeners have changed. Returns the index of `talker` if it is one of them.
     func prepare(for talker: ConnectionID) -> Int? {
         if !isPrepared {
             isPrepared = true
@@ -51,9 +51,10 @@ final class ListenerGroup {
     }
 }
 
-/// What makes the listeners' trailers, in their order; here while they listen, side by side in memory.
+/// The sealers of the listeners' trailers, in their order, side by side in memory.
 ///
-/// All is used by one thread, but `seal`, which several threads may call at once for different listeners, while nothing else is called.
+/// One thread uses it, except that several threads may call `seal` at once for different listeners while nothing else
+/// is called.
 private final class Sealers: @unchecked Sendable {
     private var all = UnsafeMutableBufferPointer<DownlinkSealer>.allocate(capacity: 0)
     private var count = 0

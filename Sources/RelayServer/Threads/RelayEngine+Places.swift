@@ -1,4 +1,4 @@
-// Members that a killed relay had: they are told of its end by the next start.
+// Informs the members of a crashed relay at the next start.
 import Logging
 import MonotonicTime
 import QUIC
@@ -26,13 +26,13 @@ extension RelayEngine {
         }
     }
 
-    /// Tells those who were connected to an earlier relay of the same keys that it is gone. Who has noticed already hears nothing: a client
-    /// connects anew from another port.
+    /// Informs the connections of an earlier relay with the same keys that it is gone. A client that has already
+    /// reconnected is not affected, because it uses another port.
     func callBack(_ text: String) {
         let bound = limits.connections + limits.connectionsRefused
         let former = text.split(separator: "\n").prefix(bound).compactMap { QUICPeerPlace(text: $0) }
         guard !former.isEmpty else { return }
-        logger.info("those who were connected are told of the restart", metadata: ["count": "\(former.count)"])
+        logger.info("former connections are told of the restart", metadata: ["count": "\(former.count)"])
         callBack(former, from: 0, isLast: false)
     }
 

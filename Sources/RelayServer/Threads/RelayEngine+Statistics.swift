@@ -1,4 +1,4 @@
-// What the operator is told of a relay that runs.
+// The statistics of a running relay for the operator.
 import MonotonicTime
 import QUIC
 import Reactor
@@ -28,7 +28,7 @@ extension RelayEngine {
         return counters
     }
 
-    /// What the operator is told.
+    /// The statistics for the operator.
     var statistics: RelayStatistics {
         let tallies = tallies
         var transport = RelayStatistics.Transport()

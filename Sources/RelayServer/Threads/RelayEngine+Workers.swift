@@ -1,4 +1,4 @@
-// How a relay's port is opened: one socket for each worker, and the kernel finds the one that has the connection.
+// Opens a relay's port: one socket per worker, and the kernel passes each packet to the worker that has its connection.
 import Cryptography
 import Logging
 import QUIC
@@ -6,8 +6,9 @@ import Reactor
 import RelayProtocol
 
 extension RelayEngine {
-    /// So many packets of a talker are acknowledged at once; with fewer, after 25 ms. Those of a talker with a packet every 10 ms, so
-    /// four in three; the gap that a lost one leaves is told at once.
+    /// The number of a talker's packets that are acknowledged at once. Fewer are acknowledged after 25 ms, which for a
+    /// talker with a packet every 10 ms means four acknowledgements for ten packets or so. A gap is acknowledged at
+    /// once.
     private static let acknowledgementThreshold = 10
 
     /// Of the socket, bytes each way, as far as the kernel lets it (net.core.rmem_max): what thousands say at one instant.
@@ -75,7 +76,7 @@ extension RelayEngine {
         do {
             return try ThreadPool(name: "relay-help", size: min(count, RelayServerConfiguration.helpersMaximum))
         } catch {
-            logger.warning("the relay works without helpers", metadata: ["why": "\(error)"])
+            logger.warning("the relay runs without helper threads", metadata: ["why": "\(error)"])
             return nil
         }
     }

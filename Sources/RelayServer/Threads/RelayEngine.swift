@@ -1,4 +1,4 @@
-// Carries the relay's rules out: what its workers' connections say goes in, what is to be done goes to the worker that has to do it.
+// Runs the relay's rules: passes events of the workers' connections to them, and their actions to the worker concerned.
 import Logging
 import MonotonicTime
 import QUIC
@@ -6,8 +6,8 @@ import Reactor
 import RelayProtocol
 import Synchronization
 
-/// `RelayCore` on its loop, with the workers that have the connections. The first worker lives on the same loop, so that a relay with
-/// one is a single thread; the others have a loop each, and are told by mail.
+/// `RelayCore` on its loop, with the workers that own the connections. The first worker runs on the same loop, so a
+/// relay with one worker is a single thread. The others have a loop each and get their orders by mailbox.
 ///
 /// It is `Sendable` only so that it can be shut down when nobody holds its relay any more: all use is on its loop.
 final class RelayEngine: @unchecked Sendable {
@@ -30,7 +30,7 @@ final class RelayEngine: @unchecked Sendable {
 
     private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
-    /// Who listens, by channel and worker, so that no worker is woken for nobody. Empty with one worker.
+    /// The listeners by channel and worker, so that no worker is woken without listeners. Empty with one worker.
     private var audiences: [[Set<ConnectionID>]] = []
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var isDown = false
@@ -121,7 +121,7 @@ final class RelayEngine: @unchecked Sendable {
         case .close(let id, let code, let reason): order(.close(id, code, reason), of: numbers.worker(of: id))
         case .enrol(let id, let enrolment):
             guard let enrol else {
-                return handle(.enrolled(id, enrolment, .refused(.other, "the relay keeps no members")))
+                return handle(.enrolled(id, enrolment, .refused(.other, "the relay enrols no members")))
             }
             enrol(id, enrolment)
         case .startMedia(let id, let channel, let key, _):
@@ -162,7 +162,7 @@ final class RelayEngine: @unchecked Sendable {
         if !orders.post(order, mayBeLost: order.mayBeLost) { lost(order, of: worker) }
     }
 
-    /// Too much waits for a worker: what is left out is counted, and who asked for it is told.
+    /// A worker's mailbox is full: the dropped order is counted, and its requester is informed.
     private func lost(_ order: RelayWorkerOrder, of worker: RelayWorker) {
         switch order {
         case .forward: worker.tally.withLock { $0.mediaDropped += 1 }

@@ -1,4 +1,4 @@
-// What a relay writes to its log: milestones as they come, faults of others at a bounded rate.
+// The relay's log: milestones as they occur, and other clients' faults with a rate limit.
 import Logging
 import MonotonicTime
 import QUIC
@@ -41,7 +41,7 @@ final class RelayLog {
     }
 
     func slowPeer(_ id: ConnectionID) {
-        fault(.slowPeer, "connection closed: it does not take control messages", ["connection": "\(id)"])
+        fault(.slowPeer, "connection closed: it does not read control messages", ["connection": "\(id)"])
     }
 
     func unknownMessage(_ id: ConnectionID) {
@@ -49,11 +49,11 @@ final class RelayLog {
     }
 
     func noSealer(_ id: ConnectionID) {
-        fault(.noSealer, "no media to a connection: its key cannot be used", ["connection": "\(id)"])
+        fault(.noSealer, "a connection gets no media: its key cannot be used", ["connection": "\(id)"])
     }
 
     func exhausted(_ id: ConnectionID) {
-        fault(.exhausted, "connection closed: it got as many packets as one key counts", ["connection": "\(id)"])
+        fault(.exhausted, "connection closed: its packet counter is used up", ["connection": "\(id)"])
     }
 
     func moved(_ id: ConnectionID, to address: SocketAddress) {
@@ -77,11 +77,11 @@ final class RelayLog {
         case .memberLeft(let channel, let member):
             info("member left", channel, now, ["member": "\(member)"])
         case .joinPending(let channel, let member, let name):
-            info("a newcomer waits to be admitted", channel, now, ["member": "\(member)", "name": "\(name)"])
+            info("newcomer waiting to be admitted", channel, now, ["member": "\(member)", "name": "\(name)"])
         case .joinSettled(let channel, let member, let fate):
-            info("a newcomer waits no more", channel, now, ["member": "\(member)", "fate": "\(fate)"])
+            info("newcomer no longer waiting", channel, now, ["member": "\(member)", "fate": "\(fate)"])
         case .wrongCode(let channel, let member):
-            info("a wrong code was tried", channel, now, ["member": "\(member)"])
+            info("wrong code", channel, now, ["member": "\(member)"])
         case .joinRefused(let id, let cause, let phrase):
             fault(
                 .refusal, "join refused", ["connection": "\(id)", "cause": "\(cause)", "phrase": "\(phrase)"], at: now)
@@ -108,7 +108,7 @@ final class RelayLog {
                 ])
         case .floorRulesChanged(let channel, let rules):
             info(
-                "the rules of the floor have changed", channel, now,
+                "floor rules changed", channel, now,
                 [
                     "mode": "\(rules.mode.rawValue)", "queue": "\(rules.hasQueue)",
                     "preemption-step": "\(rules.preemptionStep.map { "\($0)" } ?? "none")",
@@ -135,7 +135,7 @@ final class RelayLog {
                 metadata: ["token": "\(token)", "push": "\(id)", "fate": "\(fate)", "t": "\(now.nanoseconds)"])
         case .violation(let id, let what):
             fault(
-                .violation, "connection closed: it broke the protocol", ["connection": "\(id)", "what": "\(what)"],
+                .violation, "connection closed: protocol violation", ["connection": "\(id)", "what": "\(what)"],
                 at: now)
         }
     }
@@ -155,12 +155,12 @@ extension FloorControlStateMachine.EndReason {
         switch self {
         case .released: "released"
         case .revoked(.talkTimeLimit): "the talk-time limit"
-        case .revoked(.noMedia): "no sound came"
-        case .revoked(.heldUp): "the relay was held up"
-        case .revoked(.preempted): "another one took the floor"
+        case .revoked(.noMedia): "no sound arrived"
+        case .revoked(.heldUp): "the relay stalled"
+        case .revoked(.preempted): "another member took the floor"
         case .revoked(.noPermission): "the member may not talk any more"
         case .left: "the talker is gone"
-        case .restarted: "the talker asked anew"
+        case .restarted: "the talker sent a new request"
         }
     }
 }

@@ -61,8 +61,8 @@ final class RelayPeer {
         return true
     }
 
-    /// Sends `bytes` on a stream of their own; false when too many, or too many bytes, are under way. An answer finds room while nothing
-    /// else waits, whatever its size.
+    /// Sends `bytes` on a stream of their own; false when too many, or too many bytes, are under way. An answer is
+    /// accepted while nothing else waits, whatever its size.
     func answer(_ bytes: [UInt8], limit: Int, byteLimit: Int) -> Bool {
         let waiting = answers.values.reduce(0) { $0 + $1.left }
         guard answers.count < limit, waiting == 0 || waiting + bytes.count <= byteLimit,
@@ -73,7 +73,7 @@ final class RelayPeer {
         return true
     }
 
-    /// Writes as much of an answer as there is room for.
+    /// Writes as much of an answer as fits.
     func continueAnswer(on stream: QUICStream) {
         guard let answer = answers[stream.id], answer.left > 0 else { return }
         let piece = answer.rest.prefix(stream.availableCapacity)

@@ -1,4 +1,4 @@
-// One thread of a relay: its socket on the relay's port, the connections that came to it, their streams and datagrams. No rules.
+// One thread of a relay: its socket on the relay's port, its connections, and their streams and datagrams. No rules.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -36,8 +36,8 @@ final class RelayWorker: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - number: Which one of the relay's it is, from 0.
-    ///   - places: Is told where connections are.
-    ///   - report: Takes what the rules have to know; false when it was lost, which only what came in datagrams may be.
+    ///   - places: Gets the addresses of connections.
+    ///   - report: Passes reports to the rules; false when one was dropped, which is allowed only for datagrams.
     init(
         _ number: Int, endpoint: QUICEndpoint, numbers: ConnectionNumbers, orders: Mailbox<RelayWorkerOrder>? = nil,
         places: ConnectionPlaces? = nil, limits: RelayLimits, logger: Logger,
@@ -134,7 +134,7 @@ final class RelayWorker: @unchecked Sendable {
     private func send(_ bytes: [UInt8], to peer: RelayPeer) {
         guard peer.connection.isOpen, !peer.send(bytes, limit: limits.controlBacklog) else { return }
         log.slowPeer(peer.id)
-        peer.connection.close(code: RelayCloseCode.internalError.rawValue, reason: "control messages are not taken")
+        peer.connection.close(code: RelayCloseCode.internalError.rawValue, reason: "control messages are not read")
     }
 
     private func forward(
@@ -154,7 +154,7 @@ final class RelayWorker: @unchecked Sendable {
         for id in group.removeExhausted() {
             log.exhausted(id)
             peers[id]?.connection.close(
-                code: RelayCloseCode.internalError.rawValue, reason: "this connection's packets are all counted")
+                code: RelayCloseCode.internalError.rawValue, reason: "the connection's packet counter is used up")
         }
     }
 
@@ -295,7 +295,8 @@ extension RelayWorker: QUICConnectionDelegate {
         tell(.message(peer.id, .leave))
     }
 
-    /// Who says no more on the control stream, or hears no more on it, is no member: it could not be told that it has to stop talking.
+    /// A client whose control stream has ended in either direction cannot be a member: it could not be told to stop
+    /// talking.
     func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {
         guard let peer = peer(of: connection), peer.stream === stream else { return }
         tell(.message(peer.id, .leave))

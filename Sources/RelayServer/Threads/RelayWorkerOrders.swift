@@ -1,4 +1,4 @@
-// What a relay's rules and its workers tell each other, and how they are told apart.
+// The messages between a relay's rules and its workers, and the numbers of connections.
 import MonotonicTime
 import Reactor
 import RelayProtocol
@@ -24,7 +24,7 @@ enum RelayWorkerOrder: Sendable {
     case answerBurst(ConnectionID, BurstRequestID, [UInt8])
     /// The rules have taken so many bytes of a connection's control stream: its peer may send as many more.
     case returnCredit(ConnectionID, bytes: Int)
-    /// Count connections and packets for whoever asks next.
+    /// Count connections and packets for the next query.
     case count
 
     /// Whether it is better lost than kept when too much waits already: packets come too late then, those that were asked for are
@@ -45,7 +45,7 @@ enum RelayWorkerReport: Sendable {
     case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
     /// A request for lost packets that came in a datagram.
     case repairRequest(ClientMessage, from: ConnectionID)
-    /// The answer of so many bytes to a request for a burst cannot be sent now.
+    /// The answer of `bytes` bytes to a request for a burst cannot be sent now.
     case burstNotTaken(ConnectionID, BurstRequestID, bytes: Int)
     /// The messages before this took so many bytes of a connection's control stream.
     case read(ConnectionID, bytes: Int)
@@ -62,7 +62,7 @@ enum RelayWorkerReport: Sendable {
     }
 }
 
-/// Numbers the connections of all workers in the order they come, so that each number tells whose it is.
+/// Numbers the connections of all workers in order. Each number identifies the worker.
 final class ConnectionNumbers: Sendable {
     private let workers: UInt64
     private let last = Atomic<UInt64>(0)

@@ -1,4 +1,4 @@
-// Requests for lost packets that come in datagrams: on the control stream they would wait for each other's losses.
+// Repair requests in datagrams: on the control stream they would wait for each other's losses.
 import RelayProtocol
 
 /// The one message that a client may send in a datagram, without a length before it.

@@ -1,12 +1,13 @@
-// Whether the thread that rules takes what another thread reads. Pure.
+// Watches whether the thread of the rules handles what a worker reads. Pure.
 import MonotonicTime
 
-/// A worker's view of the thread that has the relay's rules.
+/// A worker's watchdog for the thread that runs the relay's rules.
 ///
-/// What a worker reads it acknowledges, and by that a talker knows that it is heard (`HearingWatch`). A worker must not go on reading while
-/// the rules stand still: nobody hears what is said then.
+/// A worker acknowledges what it reads, and a talker concludes from that that it is heard (`HearingWatch`). So a worker
+/// must stop reading while the rules stall, because nobody hears the talker then.
 struct RulesWatch: Sendable {
-    /// How long a report may wait. With the talker's timeout of 4 s this is less than the rules' T1 of 5 s, so a talker knows before.
+    /// How long a report may wait. Together with the talker's timeout of 4 s it is less than the rules' T1 of 5 s, so
+    /// the talker is informed first.
     static let timeout: Duration = .milliseconds(500)
 
     /// The oldest report that is not known to be taken, by its number, and when it was made.

@@ -1,4 +1,4 @@
-// The succession of hosts of one channel nearby, as a member of it takes part.
+// The part of one member in the succession of hosts of a channel nearby.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -13,7 +13,7 @@ final class ChannelSuccession {
     let followed: FollowedChannel
     let link: InvitationLink
     let client: RelayClient
-    /// What this machine needs to host the channel; nil until a host has told.
+    /// The secrets with which this machine can host the channel; nil until the host has sent them.
     var secrets: HostedChannel?
     private var machine: SuccessionStateMachine
     private var timer: EventLoop.Timer?
@@ -110,7 +110,7 @@ extension NearbyChannels {
         case .succession(let told, let own):
             guard let secrets = HostedChannel(succession.link, told) else {
                 return logger.warning(
-                    "the host of a channel nearby tells of another key than its own",
+                    "the host of a channel nearby reports a key that is not its own",
                     metadata: ["channel": "\(succession.link.channelName)"])
             }
             succession.secrets = secrets
@@ -139,7 +139,7 @@ extension NearbyChannels {
         case .standDown(let place):
             guard let host = successor(of: id) else { return }
             logger.notice(
-                "another machine hosts the channel nearby, and its members go there",
+                "another machine hosts the channel nearby; the members are sent there",
                 metadata: ["channel": "\(host.channel.name)", "relay": "\(place)"])
             Task { await end(host, movingTo: place) }
         }
@@ -161,13 +161,13 @@ extension NearbyChannels {
             host = try await serve(channel)
         } catch {
             logger.error(
-                "this machine cannot host the channel nearby in its host's place",
+                "this machine cannot take over as host of the channel nearby",
                 metadata: ["channel": "\(channel.name)", "why": "\(error)"])
             return succession.handle(.served(nil))
         }
         guard successions[id] === succession else { return await end(host) }
         logger.notice(
-            "the host of the channel nearby has gone, and this machine hosts it now",
+            "the host of the channel nearby has left; this machine hosts it now",
             metadata: ["channel": "\(channel.name)", "generation": "\(generation)"])
         if let place = RelayPlace(host: "127.0.0.1", port: host.port) {
             await succession.client.relayMoved(to: [place])

@@ -5,7 +5,7 @@ import Nearby
 import RelayProtocol
 import RelayServer
 
-/// What makes a channel nearby: whoever has all of it could host the channel.
+/// The data of a channel nearby. A machine that has all of it could host the channel.
 struct HostedChannel: Sendable {
     /// The channel's identifier, made by chance.
     let id: ChannelID
@@ -15,14 +15,14 @@ struct HostedChannel: Sendable {
     let token: InvitationToken
     /// The key that its speech is sealed with, which only members have. Secret.
     let mediaKey: MediaKey
-    /// The key that the channel's host shows, which announcements name. It is the channel's own, so that an announcement tells nothing of
-    /// the machine. Secret.
+    /// The key of the channel's host, which announcements name. It belongs to the channel, so an announcement reveals
+    /// nothing about the machine. Secret.
     let identity: Identity
     /// The secrets of its relay's transport: members learn of a restart by them. Secret.
     let transportKeys: RelayTransportKeys
     /// The UDP port at which it is served, or was in the last run; 0: none yet.
     var port: UInt16 = 0
-    /// Who created it.
+    /// The creator's name.
     let creator: DisplayName
     /// How somebody gets in. A code is secret.
     var admission = AdmissionRule.open
@@ -47,7 +47,8 @@ struct HostedChannel: Sendable {
         transportKeys = .generate()
     }
 
-    /// A channel of which this machine is a member, as its host has told; nil when the host has told something else than its own key.
+    /// A channel that this machine is a member of, from its host's message; nil when the key in the message is not the
+    /// host's own.
     init?(_ link: InvitationLink, _ told: ServerMessage.Succession) {
         guard let identity = try? Identity(pem: told.identity), identity.pin == link.pin, let key = link.mediaKey,
             let keys = RelayTransportKeys(bytes: told.transportKeys)
@@ -69,7 +70,7 @@ struct HostedChannel: Sendable {
         return configuration
     }
 
-    /// The same channel, hosted anew.
+    /// The same channel with a new host id.
     var withFreshHost: HostedChannel {
         var channel = self
         channel.host = HostID()
@@ -118,7 +119,7 @@ struct NearbyRecord: Codable, Sendable {
         var identity: String
         var transportKeys: String
         var port: UInt16
-        /// Who created it; nil: this machine.
+        /// The creator's name; nil: this machine.
         var creator: String?
         /// The newest generation of its hosts that is known; nil: 0.
         var generation: UInt32?

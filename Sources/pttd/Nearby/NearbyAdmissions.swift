@@ -1,4 +1,5 @@
-// Who gets into channels nearby that are not open to everybody: what this machine says of itself, and whom it admits to its own.
+// Admission to channels nearby that are not open to everybody: this machine's credentials, and its answers as a
+// creator.
 import Cryptography
 import DaemonAPI
 import Logging
@@ -87,7 +88,7 @@ extension NearbyChannels {
                 throw PTChannelError(.unknown, explanation: Self.words(error, channel))
             }
             logger.info(
-                "the host of a channel nearby has gone, and the next one is asked",
+                "the host of a channel nearby has left; asking the next one",
                 metadata: ["channel": "\(announcement.name)"])
             let second = question(at: places)
             do throws(InvitationQuestionError) { return try await ask(second, for: caller) } catch {
@@ -197,7 +198,7 @@ extension NearbyChannels {
         }
         return
             "Bluetooth sees the channel, but no network leads to the machine of \(channel.announcement.creator) that hosts it: "
-            + "bring both into one Wi-Fi, or switch on a hotspot on one of them"
+            + "connect both to one Wi-Fi network, or switch on a hotspot on one of them"
             + (channel.accessPoint == nil
                 ? ", or let Bluetooth be the network (\"systemctl enable --now pttd-pan\" on that machine, and pair the two); then join again"
                 : "; then join again")
@@ -233,11 +234,12 @@ extension NearbyChannels {
     func decide(_ isAdmitted: Bool, about id: String, by caller: BusCaller) async throws(PTChannelError) {
         guard let newcomer = newcomers.first(where: { $0.id == id }), let host = hosts[newcomer.channel] else {
             throw PTChannelError(
-                .channelNotFound, explanation: "that newcomer waits no more; 'pttctl nearby waiting' shows who does")
+                .channelNotFound,
+                explanation: "that newcomer is no longer waiting; 'pttctl nearby waiting' shows who is")
         }
         await host.server.admit(isAdmitted, newcomer.member, to: newcomer.channel)
         logger.notice(
-            isAdmitted ? "a newcomer is admitted" : "a newcomer is not admitted",
+            isAdmitted ? "newcomer admitted" : "newcomer refused",
             metadata: ["channel": "\(host.channel.name)", "newcomer": "\(newcomer.name)"])
     }
 }

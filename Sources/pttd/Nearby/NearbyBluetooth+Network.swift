@@ -1,4 +1,4 @@
-// The network that Bluetooth makes by itself: between BlueZ and `BluetoothNetwork`. No rule lives here.
+// The adapter between BlueZ and `BluetoothNetwork`. No rule lives here.
 import BlueZ
 import Glibc
 import Logging
@@ -63,14 +63,14 @@ extension NearbyBluetooth {
     private func tell(_ outcome: BluetoothNetwork.Outcome) {
         switch outcome {
         case .connected(let interface):
-            logger.info("there is a network by Bluetooth", metadata: ["interface": "\(interface)"])
+            logger.info("Bluetooth network connected", metadata: ["interface": "\(interface)"])
             networkInterface = interface
             let zones = [interface] + LocalAddresses.zones.filter { $0 != interface }
             carryOut(finder.handle(.zones(zones), at: .now))
             networkHandler(interface)
         case .failed(let error):
             networkInterface = nil
-            logger.info("no network by Bluetooth", metadata: ["why": "\(error)"])
+            logger.info("Bluetooth network not connected", metadata: ["why": "\(error)"])
         }
         for waiter in networkWaiters { waiter.resume(returning: outcome) }
         networkWaiters = []
@@ -81,7 +81,7 @@ extension NearbyBluetooth {
         guard let accessPoint = BluetoothAccessPoint(address: device.address.bytes), network.wish == accessPoint,
             networkInterface != nil
         else { return }
-        logger.info("the network by Bluetooth is lost", metadata: ["device": "\(device)"])
+        logger.info("Bluetooth network lost", metadata: ["device": "\(device)"])
         networkInterface = nil
         networkHandler(nil)
         carryOut(network.handle(.lost(accessPoint), at: .now))
@@ -115,14 +115,14 @@ extension NearbyBluetooth {
             do throws(BlueZError) {
                 try await client.offerNetwork(over: settings.bridge, on: chosen.identifier)
                 logger.info(
-                    "a network is offered by Bluetooth to paired machines",
+                    "offering a Bluetooth network to paired machines",
                     metadata: ["adapter": "\(chosen.identifier)", "bridge": "\(settings.bridge)"])
                 offered = (chosen.identifier, accessPoint)
                 renew()
             } catch {
                 // It is not asked for with each read.
                 refusedOffer = chosen.identifier
-                logger.info("no network is offered by Bluetooth", metadata: ["why": "\(error)"])
+                logger.info("cannot offer a Bluetooth network", metadata: ["why": "\(error)"])
             }
         }
     }
@@ -150,9 +150,9 @@ extension BluetoothNetworkError {
                 + "\"trust \(accessPoint)\"; then trust this machine there as well, and join again"
         case .noRadio: "Bluetooth has been switched off; switch it on with \"bluetoothctl power on\", and join again"
         case .refused(let reason):
-            "the network by Bluetooth could not be made (\(reason)): go nearer, and see that the machine of \(machine) trusts "
+            "the Bluetooth network could not be set up (\(reason)): go nearer, and check that the machine of \(machine) trusts "
                 + "this one (\"bluetoothctl devices Paired\", \"bluetoothctl trust …\" there); then join again"
-        case .timedOut, .cancelled: "the network by Bluetooth was not there in time: go nearer, and join again"
+        case .timedOut, .cancelled: "the Bluetooth network was not ready in time: go nearer, and join again"
         }
     }
 }

@@ -1,4 +1,4 @@
-// Channels nearby by Bluetooth: between BlueZ and the rules of `Nearby`. No rule lives here.
+// Channels nearby by Bluetooth: the adapter between BlueZ and the rules of `Nearby`. No rule lives here.
 import BlueZ
 import DBus
 import Logging
@@ -56,9 +56,9 @@ actor NearbyBluetooth {
     private static let basePath: DBusObjectPath = "/pttd/nearby"
     /// One read of all pages takes less.
     private static let recordTime = Duration.seconds(1)
-    /// So soon bluetoothd has told what there is.
+    /// The time after which bluetoothd has reported all its objects.
     private static let startTime = Duration.seconds(2)
-    /// Objects may come so long after BlueZ has said that services are known.
+    /// How long after BlueZ's `ServicesResolved` further objects may appear.
     private static let lateTime = Duration.milliseconds(300)
 
     /// - Parameters:
@@ -100,7 +100,7 @@ actor NearbyBluetooth {
     /// A talk button is held, or none is any more. On the loop.
     func held(_ isHeld: Bool) { carryOut(finder.handle(.held(isHeld), at: .now)) }
 
-    /// Ends everything. When it returns, bluetoothd has been told.
+    /// Ends everything. bluetoothd has been informed when it returns.
     func stop() async {
         browse(false)
         channels = []
@@ -225,7 +225,7 @@ actor NearbyBluetooth {
                 ?? ""
         guard new != problem else { return }
         problem = new
-        if !new.isEmpty { logger.info("no channels nearby by Bluetooth", metadata: ["why": "\(new)"]) }
+        if !new.isEmpty { logger.info("channels nearby do without Bluetooth", metadata: ["why": "\(new)"]) }
         problemHandler(new)
     }
 
@@ -427,10 +427,10 @@ enum BluetoothAbsence: Equatable, CustomStringConvertible {
 
     var description: String {
         switch self {
-        case .noService: "bluetoothd does not run: install bluez, or start it with \"systemctl start bluetooth\""
+        case .noService: "bluetoothd is not running: install bluez, or start it with \"systemctl start bluetooth\""
         case .noAdapter(nil): "this machine has no Bluetooth adapter"
         case .noAdapter(let name?):
-            "there is no Bluetooth adapter \(name), which [nearby] in pttd.toml names: see \"bluetoothctl list\""
+            "the Bluetooth adapter \(name), named in [nearby] of pttd.toml, is missing: see \"bluetoothctl list\""
         case .off: "Bluetooth is off: switch it on with \"bluetoothctl power on\""
         }
     }

@@ -1,4 +1,5 @@
-// Channels nearby: what callers on the bus ask, done by the network's announcements, the relays of hosted channels and the director.
+// Channels nearby: carries out the requests of callers on the bus with the network's announcements, the relays of
+// hosted channels and the director.
 import Bridge
 import Cryptography
 import DaemonAPI
@@ -43,9 +44,9 @@ actor NearbyChannels: NearbyControls {
     var pressTimer: EventLoop.Timer?
     /// Such a press is under way.
     var isTurning = false
-    /// Who waits to be admitted to hosted channels, in the order in which they asked.
+    /// The people who wait to be admitted to hosted channels, in the order of their requests.
     var newcomers: [NearbyNewcomer] = []
-    /// Questions for invitations under way, by the bus name of who asks.
+    /// Pending requests for invitations, by the bus name of the caller.
     var questions: [String: InvitationQuestion] = [:]
     /// What the desktop's menu is about.
     var desktop = NearbyDesktop()
@@ -155,7 +156,7 @@ actor NearbyChannels: NearbyControls {
         guard !networkProblem.isEmpty, bluetooth != nil else { return networkProblem }
         return bluetoothProblem.isEmpty
             ? "\(networkProblem). Until then channels are announced and found by Bluetooth only"
-            : "\(networkProblem). Nor does Bluetooth help: \(bluetoothProblem)"
+            : "\(networkProblem). Bluetooth is not available either: \(bluetoothProblem)"
     }
 
     func publish() {
@@ -197,7 +198,7 @@ actor NearbyChannels: NearbyControls {
         _ name: String?, admission: NearbyAdmission, by caller: BusCaller
     ) async throws(PTChannelError) -> UUID {
         guard let name = name.map({ DisplayName($0) }) ?? creator else {
-            throw PTChannelError(.unknown, explanation: "the name has control characters; give one without")
+            throw PTChannelError(.unknown, explanation: "the name has control characters; give plain text")
         }
         guard hosts.count + creating < NearbyRecord.hostedMaximum else {
             throw PTChannelError(
@@ -243,7 +244,7 @@ actor NearbyChannels: NearbyControls {
         guard let channel = found.first(where: { NearbyChannelDescription.id($0) == id }) else {
             throw PTChannelError(
                 .channelNotFound,
-                explanation: "no such channel is nearby any more; 'pttctl nearby' shows those that are")
+                explanation: "this channel is no longer nearby; 'pttctl nearby' shows the channels that are")
         }
         let link = try await invitation(to: channel, code: code, for: caller)
         do throws(PTChannelError) { try await enter(link, by: caller) } catch {
@@ -258,7 +259,7 @@ actor NearbyChannels: NearbyControls {
             throw PTChannelError(
                 .channelNotFound,
                 explanation:
-                    "this machine hosts no such channel: only its creator deletes one; 'pttctl leave' leaves it")
+                    "this machine does not host this channel: only its creator can delete it; 'pttctl leave' leaves it")
         }
         guard host.channel.generation == 0 else {
             throw PTChannelError(
@@ -274,7 +275,7 @@ actor NearbyChannels: NearbyControls {
         await withdraw(host.channel.id)
         await host.delete()
         store.forgetPlaces(of: "\(host.channel.id)")
-        logger.notice("a channel nearby is deleted", metadata: ["channel": "\(host.channel.name)"])
+        logger.notice("channel nearby deleted", metadata: ["channel": "\(host.channel.name)"])
         publish()
     }
 
@@ -299,7 +300,8 @@ actor NearbyChannels: NearbyControls {
         return host
     }
 
-    /// Makes it the active channel. A channel nearby that is active is left for it: whoever joins the next one has done with it.
+    /// Makes it the active channel. An active channel nearby is left first, because joining another one means that the
+    /// user is done with it.
     private func enter(_ link: InvitationLink, by caller: BusCaller) async throws(PTChannelError) {
         if let active = await director.activeJoined, active != link.channel.uuid,
             record.joined.contains(active.uuidString.lowercased())

@@ -16,7 +16,7 @@ struct NearbyDesktop {
     var joining: String?
     /// A click creates a channel.
     var isCreating = false
-    /// The user at the desktop is no program on the bus.
+    /// The caller for the user at the desktop, which is not a program on the bus.
     static let caller = BusCaller(busName: "")
 }
 
@@ -94,7 +94,7 @@ extension NearbyChannels {
 }
 
 extension SystemUINearby {
-    /// What `org.pttd` tells, and the desktop shows.
+    /// The state that `org.pttd` publishes and the desktop shows.
     init(
         _ channels: [NearbyChannelDescription], newcomers: [NearbyNewcomerDescription], joining: String?,
         problem: String

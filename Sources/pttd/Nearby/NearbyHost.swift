@@ -22,12 +22,13 @@ struct NearbyHost: Sendable {
     /// The UDP port at which members reach it.
     var port: UInt16 { channel.port }
 
-    /// Begins to serve a channel on all addresses of this machine: at the port of the last run where that is free.
+    /// Serves a channel on all addresses of this machine, at the port of the last run if that is free.
     ///
     /// - Parameters:
     ///   - member: This machine.
-    ///   - places: Where it keeps which members are connected: an earlier run's are told that it is back.
-    ///   - changed: Told what happens to it, on the relay's loop.
+    ///   - places: The file that records which members are connected. Those of an earlier run are informed that the
+    ///     host is back.
+    ///   - changed: Gets its events on the relay's loop.
     /// - Throws: `RelayServerError`.
     static func start(
         _ channel: HostedChannel, as member: MemberID, places: PlacesFile, logger: Logger,

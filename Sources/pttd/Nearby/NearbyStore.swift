@@ -1,4 +1,4 @@
-// The file that keeps the channels nearby over restarts. It is written on the disk's loop, so that no other loop waits.
+// The file that keeps the channels nearby over restarts. The disk's loop writes it, so that no other loop waits.
 import Files
 import FoundationEssentials
 import Logging
@@ -23,12 +23,14 @@ final class NearbyStore: Sendable {
             do {
                 try AtomicFile.write(Array(try JSONEncoder().encode(record)), to: path, isSecret: true)
             } catch {
-                logger.error("channels nearby will not be there after a restart", metadata: ["why": "\(error)"])
+                logger.error(
+                    "the channels nearby cannot be saved, and will be missing after a restart",
+                    metadata: ["why": "\(error)"])
             }
         }
     }
 
-    /// What the file holds; nothing when there is none. One that cannot be read is set aside, and told of.
+    /// The file's content; empty when there is no file. An unreadable file is set aside and logged.
     func load() -> NearbyRecord {
         do {
             guard
@@ -40,7 +42,8 @@ final class NearbyStore: Sendable {
             return record
         } catch let error as FileError {
             guard error.isDamage else {
-                logger.error("channels nearby that this machine hosted are not there", metadata: ["why": "\(error)"])
+                logger.error(
+                    "the channels nearby that this machine hosts cannot be read", metadata: ["why": "\(error)"])
                 return NearbyRecord()
             }
             return aside(error.reason)
@@ -52,12 +55,12 @@ final class NearbyStore: Sendable {
     private func aside(_ why: String) -> NearbyRecord {
         let moved = try? AtomicFile.setAside(path)
         logger.error(
-            "channels nearby that this machine hosted are not there; create them again",
+            "the channels nearby that this machine hosted are lost; create them again",
             metadata: ["file": "\(path)", "why": "\(why)", "set-aside": "\(moved ?? "no")"])
         return NearbyRecord()
     }
 
-    /// Keeps the record, a moment later. Only the log tells of a failure.
+    /// Saves the record, a moment later. The outcome is only logged.
     func save(_ record: NearbyRecord) { writer.put(record) }
 
     /// Where the connections of a hosted channel's relay are kept.

@@ -1,4 +1,4 @@
-// The next channel nearby, by a control of an accessory: nobody looks at a list.
+// The control "next channel nearby" of an accessory, which works without a list on a screen.
 import DaemonAPI
 import FoundationEssentials
 import Logging
@@ -15,7 +15,8 @@ struct NearbyTurn: Sendable {
     static let browsingTime: Duration = .seconds(15)
     /// So long the first press waits for the channels that are there.
     static let findingTime: Duration = .seconds(2)
-    /// Those that the network remembers come within a moment; so long after the first one the list counts as whole.
+    /// Channels in the network's cache are found within a moment. The list counts as complete this long after the first
+    /// one.
     static let gatheringTime: Duration = .milliseconds(150)
 
     /// Where the turn is: the channel that was joined last, by this machine's or the user's choice.
@@ -43,7 +44,7 @@ extension NearbyChannels {
         Task {
             do throws(PTChannelError) {
                 let channel = try await joinNext()
-                logger.info("the next channel nearby is joined by a press", metadata: ["channel": "\(channel)"])
+                logger.info("a press joins the next channel nearby", metadata: ["channel": "\(channel)"])
             } catch {
                 refused(error)
             }
@@ -59,7 +60,7 @@ extension NearbyChannels {
         guard let next = NearbyTurn.next(after: await director.activeJoined, among: found) else {
             throw PTChannelError(
                 .channelNotFound,
-                explanation: problem.isEmpty ? "no other channel is nearby that can be joined by a press" : problem)
+                explanation: problem.isEmpty ? "there is no other channel nearby that a press can join" : problem)
         }
         _ = try await joinChannel(NearbyChannelDescription.id(next), code: nil, by: BusCaller(busName: ""))
         return next.announcement.name.text

@@ -148,7 +148,7 @@ final class LinkPath {
         for action in machine.handle(event, at: world.now) where !isOver {
             switch action {
             case .move, .moveTo: move()
-            case .reconnect: link.gaveUp("nobody answers by the new network path")
+            case .reconnect: link.gaveUp("no answer on the new network path")
             case .lookUp: handle(.changed(device.network.route))
             case .noteOffline, .noteMoved: break
             }
