@@ -33,6 +33,10 @@ final class ProcessAccessories {
         }
         let actions = machine.handle(event, at: world.now)
         record(event)
+        // An intent comes before the edge that led to it.
+        for case .event(.control(let source, let isDown, _)) in actions where source.control == .ptt {
+            if isDown { holding.insert(source) } else { holding.remove(source) }
+        }
         pending += actions
         guard !isCarryingOut else { return }
         isCarryingOut = true
@@ -86,10 +90,7 @@ final class ProcessAccessories {
                 }
             }
             process.director.accessoryWants(intent)
-        case .control(let source, let isDown, _):
-            guard source.control == .ptt else { break }
-            if isDown { holding.insert(source) } else { holding.remove(source) }
-        case .action, .emergency, .changed, .removed: break
+        case .control, .action, .emergency, .changed, .removed: break
         }
     }
 
