@@ -1,12 +1,7 @@
 // The profile that is made of what was learned.
 import Accessories
 import BlueZ
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 extension AccessoryProfile {
     /// The profile of a learned button.

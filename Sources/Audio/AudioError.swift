@@ -1,12 +1,7 @@
 // The errors of audio, with words that say what to do, and their allocation-free form for the real-time threads.
 import CALSA
 import COpus
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A failure of a device, a file or the codec. `description` says what to do about it.
 public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {

@@ -1,12 +1,7 @@
 // The few file operations that the restoration store is made of, and what they are on this system.
 
 import Files
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// The file operations of the restoration store. Between any two of them, and within each, the process or the machine may end.
 protocol RestorationFiles: Sendable {

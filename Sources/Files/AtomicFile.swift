@@ -1,10 +1,5 @@
 // Atomic writes: a file is complete or absent, whatever happens while it is written.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Files that only one program uses: each is written to a temporary file, synchronised and renamed.
 public enum AtomicFile {

@@ -1,10 +1,5 @@
 // One process at a time in a state directory.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Holds a directory for this process, until it is dropped or the process ends, however that comes.
 ///

@@ -1,10 +1,5 @@
 // Counts failed starts in a row and delays the next one, so that a supervisor's restarts do not become a busy loop.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// The pauses of a program that a supervisor starts again and again: longer and longer while it cannot start, none once it has run.
 ///

@@ -1,10 +1,5 @@
 // Why one of the program's files cannot be read or written, and what to do about it.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// What a name in a directory stands for.
 public enum FileKind: String, Hashable, Sendable {

@@ -1,10 +1,5 @@
 // How the program reads its files: regular files of bounded size only, without ever waiting for another process.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// What the system says of a file, without opening it.
 public struct FileFacts: Hashable, Sendable {

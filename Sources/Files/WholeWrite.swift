@@ -1,10 +1,5 @@
 // Writes all bytes to a descriptor, in as many calls as that takes.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Writes all of `bytes`, waiting for a reader that is slow.
 ///

@@ -1,13 +1,8 @@
 // Reports changes of the permissions of a device node: the right to open it may come with the user's session, long
 // after the node appeared.
 import CLinux
-import Reactor
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Reactor
 
 /// Reports which files of some folders have new permissions, by inotify(7). It is confined to its loop's thread.
 ///
@@ -51,11 +46,7 @@ final class AccessWatch {
 
     private func read(_ handler: (String) -> Void) {
         var bytes = [UInt8](repeating: 0, count: 4096)
-        #if canImport(Glibc)
         let count = Glibc.read(descriptor, &bytes, bytes.count)
-        #else
-        let count = Musl.read(descriptor, &bytes, bytes.count)
-        #endif
         let header = MemoryLayout<inotify_event>.size
         var paths: Set<String> = []
         bytes.withUnsafeBytes { buffer in

@@ -1,14 +1,9 @@
 // One open evdev device: libevdev reads, and re-reads the state when the kernel dropped events.
 import CEvdev
 import CLinux
+import Glibc
 import MonotonicTime
 import Reactor
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// An open input device. It is confined to its loop's thread.
 final class EvdevDevice {

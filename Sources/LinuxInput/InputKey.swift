@@ -1,11 +1,6 @@
 // The names of key codes, from libevdev's table of <linux/input-event-codes.h>.
 import CEvdev
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Key codes by name, as evtest(1) and hwdb files show them.
 public enum InputKey {

@@ -1,12 +1,7 @@
 // What can go wrong with input devices and serial ports, and what to do.
 import CLinux
-import Reactor
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Reactor
 
 /// A local device, or udev itself, that cannot be used.
 public enum LinuxInputError: Error, Hashable, Sendable, CustomStringConvertible {

@@ -1,14 +1,9 @@
 // A switch on a line of a serial port, as a key. The kernel wakes a thread for a press. The release is polled, because
 // the kernel does not report a change that happens between two waits.
 import CLinux
+import Glibc
 import MonotonicTime
 import Reactor
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// A switch at a serial port's line. It is confined to its loop's thread; the thread that waits writes into a pipe.
 final class SerialLineSwitch {
@@ -71,11 +66,7 @@ final class SerialLineSwitch {
     }
 
     private static func makePipe(_ ends: inout [Int32]) -> Int32 {
-        #if canImport(Glibc)
         Glibc.pipe(&ends)
-        #else
-        Musl.pipe(&ends)
-        #endif
     }
 
     /// Ends the thread and closes the port. A held switch comes up.
@@ -96,11 +87,7 @@ final class SerialLineSwitch {
             guard watch != nil else { return }
             var change = ptt_serial_line_change()
             let size = MemoryLayout<ptt_serial_line_change>.size
-            #if canImport(Glibc)
             let count = Glibc.read(pipe.read, &change, size)
-            #else
-            let count = Musl.read(pipe.read, &change, size)
-            #endif
             guard count == size else { return }
             take(change)
         }

@@ -1,13 +1,8 @@
 // One open serial port: raw bytes, or the state of one of its lines.
 import CLinux
+import Glibc
 import MonotonicTime
 import Reactor
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// An open terminal device in raw mode, 8 data bits, no parity, one stop bit, no flow control; nobody else may open it meanwhile.
 final class SerialPortDescriptor {
@@ -91,11 +86,7 @@ final class SerialPort {
     private func read() {
         guard let descriptor else { return }
         let count = withUnsafeTemporaryAllocation(byteCount: Self.bytesPerTurn, alignment: 1) { buffer -> Int in
-            #if canImport(Glibc)
             let count = Glibc.read(descriptor.number, buffer.baseAddress, buffer.count)
-            #else
-            let count = Musl.read(descriptor.number, buffer.baseAddress, buffer.count)
-            #endif
             guard count > 0 else { return count < 0 ? -Int(errno) : 0 }
             onBytes(Array(buffer.prefix(count)), .now)
             return count

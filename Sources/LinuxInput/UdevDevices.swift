@@ -1,12 +1,7 @@
 // libudev: the nodes that carry the tag, now and as they come and go.
 import CUdev
-import Reactor
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Reactor
 
 /// What udev has tagged. It is confined to its loop's thread.
 final class UdevDevices {

@@ -1,9 +1,5 @@
 // Runs work on a loop while another thread waits for the result.
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 extension EventLoop {
     /// Runs `body` on the loop's thread and blocks the caller until it is done; for set-up and the end of loops that belong to the

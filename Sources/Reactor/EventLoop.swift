@@ -1,13 +1,8 @@
 // One thread that waits on file descriptors and deadlines, and is the executor of the actors that live on it.
 import CLinux
+import Glibc
 import MonotonicTime
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// A thread that waits in epoll(7) for file descriptors, deadlines and jobs, and runs what is due, one at a time.
 ///

@@ -1,12 +1,7 @@
 // A mailbox through which other threads pass items to one loop, many times a second.
 import CLinux
-import Synchronization
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Synchronization
 
 /// Items on their way to an event loop, from any thread. Those of one thread arrive in order; once its arrays have grown, nothing is
 /// allocated. The loop is woken once for all that waits.

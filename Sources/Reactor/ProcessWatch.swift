@@ -1,11 +1,6 @@
 // Child processes: reports their end as an event of the loop, and closes descriptors that they must not inherit.
 import CLinux
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Tells once when a child process ends. Confined to its loop.
 public final class ProcessWatch {

@@ -1,12 +1,7 @@
+import Glibc
 // Reports to systemd that the event loops of this process still run.
 import MonotonicTime
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// Answers the watchdog of systemd (`WatchdogSec=` of systemd.service(5)), which restarts a service whose loops hang.
 ///

@@ -1,11 +1,6 @@
 // Signals as events of a loop.
 import CLinux
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Tells of signals on a loop (signalfd(2)), so that they need neither a handler nor a thread that waits for them. Confined to its
 /// loop.

@@ -1,12 +1,7 @@
 // A thread pool that splits one thread's work, so that it finishes sooner.
 import CLinux
-import Synchronization
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Synchronization
 
 /// A pool of sleeping threads that take shares of another thread's work.
 ///

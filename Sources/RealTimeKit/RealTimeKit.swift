@@ -1,12 +1,7 @@
 // Real-time priority for threads of a process that may not give it itself, from rtkit-daemon (org.freedesktop.RealtimeKit1).
 import CLinux
 import DBus
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Why a thread was given no real-time priority.
 public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertible {

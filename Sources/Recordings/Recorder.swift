@@ -45,7 +45,6 @@ public actor Recorder {
     /// What is handed over together: the other thread need not wake up for each packet.
     private var batch: [RecordingEvent] = []
     private var hasWarned = false
-    private var closing: CheckedContinuation<Bool, Never>?
     private var isClosed = false
     /// Events that were dropped because the disk did not follow.
     public private(set) var dropped = 0
@@ -115,25 +114,13 @@ public actor Recorder {
         ended(.own)
         flush()
         isClosed = true
-        let isDone = await withCheckedContinuation { continuation in
-            closing = continuation
-            loop.schedule(after: Self.closeLimit) { [weak self] in self?.assumeIsolated { $0.closed(false) } }
-            disk.execute { [writer, loop, weak self] in
-                writer.value.close()
-                loop.execute { [weak self] in self?.assumeIsolated { $0.closed(true) } }
-            }
-        }
+        disk.execute { [writer] in writer.value.close() }
         // A thread that hangs in a disk is left to the end of the process.
-        if isDone {
+        if await disk.drained(within: Self.closeLimit, countedBy: loop) {
             disk.stop()
         } else {
             logger.warning("the disk for recordings does not answer; the last recording is lost")
         }
-    }
-
-    private func closed(_ isDone: Bool) {
-        closing?.resume(returning: isDone)
-        closing = nil
     }
 
     private func post(_ event: RecordingEvent) {

@@ -1,12 +1,7 @@
 // One recording that is being written: hidden until it is complete.
 
 import Files
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A recording that is being written. Its name appears when it is whole; thrown away before, nothing is left of it.
 final class RecordingFile {

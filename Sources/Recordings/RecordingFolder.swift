@@ -1,13 +1,8 @@
 // The folder of the recordings: created, cleaned up after a crash, and kept within its limits.
 
 import Files
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// The folder of the recordings. Files that are none are never touched.
 struct RecordingFolder {

@@ -1,10 +1,5 @@
 // The names of recordings: when and who, in characters that every file system and shell takes.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// The name of a recording: `20261121T161258Z-Ann.opus`; several of one second by one talker are numbered.
 struct RecordingName: Equatable, Comparable {

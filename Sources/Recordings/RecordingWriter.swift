@@ -1,14 +1,9 @@
 // Bursts into files, on the thread that may wait for the disk.
 
 import Files
+import Glibc
 import Logging
 import MonotonicTime
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// What is to be recorded. Each burst has a number of its own, so that nothing of one gets into another when some of it is dropped.
 enum RecordingEvent: Sendable {

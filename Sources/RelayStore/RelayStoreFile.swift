@@ -1,12 +1,7 @@
 // The file of a relay's records. It is opened only if it is a regular file of the relay's user.
 import Files
-import Synchronization
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Synchronization
 
 /// Checks the file before SQLite opens it: anyone who could replace it by a link or another file would decide who is a
 /// member.

@@ -27,7 +27,7 @@ extension Daemon {
         private let bus: DBusConnection
         private let systemBus: DBusConnection
         private let api: DaemonAPI
-        private let publisher: StatusPublisher
+        let publisher: StatusPublisher
         private let accessories: AccessoryService
         private let setup: AccessorySetup
         /// Held weakly by what serves it on the bus.

@@ -1,14 +1,9 @@
+import Glibc
 // Key edges, and the words for what goes wrong.
 import MonotonicTime
 import Testing
 
 @testable import LinuxInput
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 private let f13: UInt16 = 183
 

@@ -1,5 +1,6 @@
 // Real devices, where the kernel offers them: keys made through uinput and read back.
 import CEvdev
+import Glibc
 import Logging
 import MonotonicTime
 import Reactor
@@ -7,12 +8,6 @@ import Synchronization
 import Testing
 
 @testable import LinuxInput
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 private let hasUinput = access("/dev/uinput", R_OK | W_OK) == 0
 /// In it: SUBSYSTEM=="input", KERNEL=="event*", ATTRS{name}=="pttd tagged keys", TAG+="pttd",

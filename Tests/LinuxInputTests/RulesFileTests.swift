@@ -1,14 +1,9 @@
+import Glibc
 // The udev files as shipped: they tag nothing by themselves, and their examples say what this module understands.
 import TestSupport
 import Testing
 
 @testable import LinuxInput
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 @Suite struct RulesFileTests {
     private func lines(_ name: String) throws -> [Substring] {

@@ -1,5 +1,6 @@
 // Serial ports on pseudo-terminals, lines on pipes, and permissions that change.
 import CLinux
+import Glibc
 import Logging
 import MonotonicTime
 import Reactor
@@ -8,12 +9,6 @@ import TestSupport
 import Testing
 
 @testable import LinuxInput
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// A folder that goes with the object.
 final class TemporaryFolder {

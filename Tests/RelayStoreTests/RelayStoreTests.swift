@@ -1,14 +1,11 @@
 // What a relay keeps on disk of its channels, invitations and members.
 import Cryptography
+import Glibc
 import RelayProtocol
 import SQLite
 import Testing
 
 @testable import RelayStore
-
-#if canImport(Glibc)
-import Glibc
-#endif
 
 /// A directory of its own, removed at the end.
 final class Folder: Sendable {

@@ -16,6 +16,21 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct ChannelDirectorTests {
     private let name = "org.example.Talk"
 
+    @Test func `changes of one turn of the loop are looked at once`() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let publisher = daemon.parts.publisher
+            await publisher.published()
+            let before = await publisher.looks
+            try await fixture.loop.run { publisher.assumeIsolated { for _ in 0..<1_000 { $0.changed() } } }
+            await publisher.published()
+            // One for the turn, one for the wait, and a few for what the daemon itself does meanwhile.
+            #expect((1...20).contains(await publisher.looks - before))
+            await daemon.stop()
+        }
+    }
+
     // MARK: One active channel
 
     @Test func theConfiguredChannelYieldsToAProgramAndReturns() async throws {

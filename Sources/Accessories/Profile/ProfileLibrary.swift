@@ -1,12 +1,7 @@
 // The profiles that are known: those shipped in the program, and the site's own, which come first.
 import BlueZ
-import Settings
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Settings
 
 /// All profiles by id.
 public struct ProfileLibrary: Sendable {

@@ -1,13 +1,8 @@
 // One open stream: reads bytes as they come, a bounded number at a turn of the loop, and tells when it has ended.
 import DBus
+import Glibc
 import MonotonicTime
 import Reactor
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// A connected socket on the loop. Used on the loop only.
 final class StreamReader {

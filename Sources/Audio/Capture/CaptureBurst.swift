@@ -1,12 +1,7 @@
+import Glibc
 // Turns the microphone's samples into frames: it waits for the microphone, assigns samples to the current burst, and
 // puts frames out.
 import MonotonicTime
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// The bursts of a microphone, one at a time. Confined to the capture thread; allocates nothing after `init`.
 final class CaptureBurst {

@@ -1,13 +1,8 @@
 // Samples into frames: collected, processed, faded, encoded. Runs on the capture thread.
 import COpus
+import Glibc
 import MonotonicTime
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// Makes the frames of a burst. Allocates in `init` only. Confined to the capture thread but for `setExpectedLoss`.
 final class SpeechFramer {

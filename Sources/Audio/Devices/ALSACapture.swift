@@ -1,12 +1,7 @@
 // An ALSA PCM as a microphone.
 import CALSA
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// A microphone of ALSA, at whatever rate and with as many channels as it gives.
 final class ALSACapture: CaptureSource {

@@ -1,11 +1,6 @@
 // The PCM names that ALSA knows, for the error message of a name that it does not.
 import CALSA
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 enum ALSANames {
     /// Maximum number of names in the message.

@@ -1,11 +1,6 @@
 // An open ALSA PCM and what it agreed to: format, channels, rate, period, buffer. Common to both directions.
 import CALSA
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// One open PCM (alsa-lib's `snd_pcm_t`), non-blocking, interleaved. Confined to the thread that uses it.
 ///

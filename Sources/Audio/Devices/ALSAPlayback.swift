@@ -1,12 +1,7 @@
 // An ALSA PCM as a speaker.
 import CALSA
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// A speaker of ALSA, at whatever rate and with as many channels as it takes.
 ///

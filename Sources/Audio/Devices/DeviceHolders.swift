@@ -1,10 +1,5 @@
 // Finds the programs that use a sound card: the owners of its running substreams, from /proc/asound.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// The programs that hold sound cards. Reads files: not for a real-time thread.
 enum DeviceHolders {

@@ -1,11 +1,6 @@
+import Glibc
 // Recovers a sound device that fails in use, or that another program holds. Pure; both directions.
 import MonotonicTime
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// The attempts to get a device back: a headset that is plugged in again, a default that moved to another card, a sound
 /// server that restarts, another program that lets go.

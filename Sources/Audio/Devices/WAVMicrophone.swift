@@ -1,12 +1,7 @@
 // A WAV file as a microphone, in real time.
 import CLinux
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// Plays a file as if it were spoken: each start begins at its first sample, and after its last there is silence.
 ///

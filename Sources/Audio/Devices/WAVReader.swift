@@ -1,9 +1,5 @@
 // Reads a WAV file as a stream of mono samples, and trusts nothing that the file says about itself.
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A WAV file open for reading (RIFF WAVE; PCM, IEEE float and WAVE_FORMAT_EXTENSIBLE of the two).
 ///

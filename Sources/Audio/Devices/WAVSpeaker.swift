@@ -1,12 +1,7 @@
+import Glibc
 // A WAV file as a speaker, in real time.
 import MonotonicTime
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// Records what a speaker would give. With `keepsTime` a sound's place in the file is its time since the file was made:
 /// the time in which nothing plays costs no wake-up, for its silence is put in when the next sound begins, or at the end.

@@ -1,9 +1,5 @@
 // Writes a WAV file that is valid at any instant, with gaps that take no disk space.
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A 16-bit mono WAV file open for writing.
 ///

@@ -1,13 +1,8 @@
+import Glibc
 // The speaker as the other modules see it: packets, tones and commands in, events out. The work is the worker's.
 import Logging
 import MonotonicTime
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// How the speaker is used.
 public struct PlaybackConfiguration: Sendable {

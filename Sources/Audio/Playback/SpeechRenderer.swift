@@ -1,12 +1,7 @@
+import Glibc
 // Turns received packets into samples for the speaker, block by block: jitter buffer, decoder, time scaling, drift
 // correction.
 import MonotonicTime
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// What the playback thread does for speech, without thread or device. Allocates in `init` only.
 final class SpeechRenderer {

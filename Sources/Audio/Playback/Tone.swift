@@ -1,10 +1,5 @@
 // The tones that a push-to-talk user works by, synthesised once.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A signal to the user.
 public enum Tone: UInt8, CaseIterable, Sendable, BitwiseCopyable {

@@ -1,10 +1,5 @@
 // Mixes the current tones, each at its position, over the other sound.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Mixes tones into blocks. Allocates in `init` only.
 struct TonePlayer {

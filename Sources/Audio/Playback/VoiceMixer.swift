@@ -1,10 +1,5 @@
 // Mixes several voices: their sum, with peaks above full scale reduced.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Adds the voices of one block after the other. Confined to the playback thread; allocates in `init` only.
 ///

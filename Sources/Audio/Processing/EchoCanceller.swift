@@ -1,12 +1,7 @@
 // Removes what the speaker plays from what the microphone hears, by libspeexdsp.
 import CSpeexDSP
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// Takes the echo of a speaker out of the microphone's samples, where they are and without delay. Allocates in `init`
 /// only; confined to the capture thread.

@@ -1,11 +1,6 @@
+import Glibc
 // The sound that was played while a block was captured: the source of its echo.
 import MonotonicTime
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// The last second of what was played, by its place in time. No device and no clock: instants are passed in. Allocates in `init`
 /// only; confined to the capture thread.

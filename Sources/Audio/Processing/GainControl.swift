@@ -1,10 +1,5 @@
 // Brings speech to a standard level, without delay and without clipping. Pure.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A slow gain towards a loudness of speech, and a limiter that looks over the block it is given.
 ///

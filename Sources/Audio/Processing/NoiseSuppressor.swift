@@ -1,11 +1,6 @@
 // Removes steady noise from speech, by libspeexdsp.
 import CSpeexDSP
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Makes steady noise (engines, wind, fans) about 13 dB quieter. Allocates in `init` only. Confined to one thread.
 ///

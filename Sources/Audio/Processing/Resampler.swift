@@ -1,11 +1,6 @@
 // Sample-rate conversion of a mono stream, by libspeexdsp.
 import CSpeexDSP
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// Converts a stream from one rate to another, by speexdsp's windowed sinc. Allocates in `init` only.
 final class Resampler {

@@ -1,10 +1,5 @@
 // Sample formats and channel counts of devices and files, to and from the one format inside: mono Float at ±1.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// How one sample is stored: little-endian, interleaved.
 enum SampleFormat: UInt8, BitwiseCopyable, Sendable {

@@ -1,10 +1,5 @@
 // Shortens or lengthens decoded speech without changing its pitch.
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
 
 /// A queue of samples whose beginning can be shortened or lengthened by whole periods of the voice (waveform similarity,
 /// overlap and add), and by anything where it is quiet. It keeps what was played last, so that lengthening needs no more

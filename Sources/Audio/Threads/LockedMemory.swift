@@ -1,12 +1,7 @@
 // Memory of the audio path that is never paged out, as far as the process may lock it (RLIMIT_MEMLOCK, mlock(2)).
 import CLinux
-import Synchronization
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Synchronization
 
 /// Locks the buffers that the real-time threads touch. Each is locked for its life; freed memory is unlocked by the kernel when
 /// the allocator gives it back, and is else only memory that stays resident.

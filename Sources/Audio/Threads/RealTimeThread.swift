@@ -1,12 +1,7 @@
 // A POSIX thread with real-time priority where that is permitted.
 import CLinux
-import Synchronization
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import Synchronization
 
 /// A thread of the audio path as who gives out real-time priorities (rtkit) needs to know it.
 public struct RealTimeThreadInfo: Equatable, Sendable {

@@ -1,11 +1,6 @@
+import Glibc
 // A bounded queue between exactly two threads, without locks, system calls or allocation after its making.
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif
 
 /// A ring for one producer and one consumer thread. A slot is a plain header and up to `payloadCapacity` bytes.
 ///

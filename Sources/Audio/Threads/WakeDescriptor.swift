@@ -1,12 +1,7 @@
 // An eventfd: how one thread tells another, or an event loop, that there is something to take.
 import CLinux
-import MonotonicTime
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import MonotonicTime
 
 /// An eventfd(2). Signalling is one system call and never blocks; it may be done from any thread.
 final class WakeDescriptor: Sendable {

@@ -3,13 +3,8 @@
 //   restoration-writer FILE
 import ChannelService
 import FoundationEssentials
-import PushToTalkCore
-
-#if canImport(Glibc)
 import Glibc
-#else
-import Musl
-#endif
+import PushToTalkCore
 
 guard CommandLine.arguments.count == 2 else {
     print("usage: restoration-writer FILE")
