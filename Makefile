@@ -64,20 +64,20 @@ unit:
 test-debian-13:
 	PTTD_TESTS=QUIC,Cryptography,Reactor,DBus,LinuxInput,Audio,Relay Tests/Debian/in-root trixie \
 	    swift test --no-parallel --scratch-path .build-trixie
-vm: release test-programs
+vm: deb test-programs
 	Tests/VM/run
 	Tests/VM/run-accessories
 	Tests/VM/run-system
-vm-accessories: release
+vm-accessories: deb
 	Tests/VM/run-accessories
 # With Fedora's and Arch's bus in place of dbus-daemon.
 vm-dbus-broker: export PTTD_VM_BUS := dbus-broker
-vm-dbus-broker: release test-programs
+vm-dbus-broker: deb test-programs
 	Tests/VM/run
 	Tests/VM/run-system
-# The same in a guest of Debian 13, with programs that are built for it.
+# The same in a guest of Debian 13, with packages that are built for it.
 vm-debian-13:
-	Tests/Debian/in-root trixie make release test-programs SCRATCH=.build-trixie
+	Tests/Debian/in-root trixie make deb test-programs SCRATCH=.build-trixie DEBS=.build-deb-trixie
 	Tests/VM/run --suite trixie
 	Tests/VM/run-accessories --suite trixie
 	Tests/VM/run-system --suite trixie
