@@ -3,9 +3,10 @@
 # search for libraries beside the program. Nothing is exported, and relative relocations take a bit each: docs/building.md.
 # Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
 # finds ambiguous.
-# Nothing of them tells where they were built. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
+# Nothing of them tells where or when they were built: without breadcrumbs, debug information has no hash of the imported C modules, which
+# covers the times of their headers. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
 SHIPPED := $(JOBS) --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
-  -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
+  -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1 \
   -Xswiftc -use-ld=lld -Xswiftc -ld-path=$(CURDIR)/debian/tools/linking/ld.lld \
   -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs -Xlinker --icf=safe -Xlinker -O2
