@@ -3,9 +3,10 @@
 # search for libraries beside the program. Nothing is exported, and relative relocations take a bit each: docs/building.md.
 # Checked calls are not for C functions that Swift calls (__swift__ is 0 elsewhere): glibc 2.41 declares them twice, which Swift
 # finds ambiguous.
-# Nothing of them tells where they were built. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
+# Nothing of them tells where or when they were built: without breadcrumbs, debug information has no hash of the imported C modules, which
+# covers the times of their headers. JOBS='-j 1' compiles one module at a time, for a machine with little memory.
 SHIPPED := $(JOBS) --static-swift-stdlib --disable-local-rpath -Xcc -D_FORTIFY_SOURCE=2-__swift__ -Xcc -fstack-protector-strong \
-  -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. \
+  -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=. -Xcc -ffile-prefix-map=$(CURDIR)=. -Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
   -Xlinker -z -Xlinker relro -Xlinker -z -Xlinker now -Xlinker --build-id=sha1 \
   -Xswiftc -use-ld=lld -Xswiftc -ld-path=$(CURDIR)/debian/tools/linking/ld.lld \
   -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs -Xlinker --icf=safe -Xlinker -O2
@@ -64,20 +65,20 @@ unit:
 test-debian-13:
 	PTTD_TESTS=QUIC,Cryptography,Reactor,DBus,LinuxInput,Audio,Relay Tests/Debian/in-root trixie \
 	    swift test --no-parallel --scratch-path .build-trixie
-vm: release test-programs
+vm: deb test-programs
 	Tests/VM/run
 	Tests/VM/run-accessories
 	Tests/VM/run-system
-vm-accessories: release
+vm-accessories: deb
 	Tests/VM/run-accessories
 # With Fedora's and Arch's bus in place of dbus-daemon.
 vm-dbus-broker: export PTTD_VM_BUS := dbus-broker
-vm-dbus-broker: release test-programs
+vm-dbus-broker: deb test-programs
 	Tests/VM/run
 	Tests/VM/run-system
-# The same in a guest of Debian 13, with programs that are built for it.
+# The same in a guest of Debian 13, with packages that are built for it.
 vm-debian-13:
-	Tests/Debian/in-root trixie make release test-programs SCRATCH=.build-trixie
+	Tests/Debian/in-root trixie make deb test-programs SCRATCH=.build-trixie DEBS=.build-deb-trixie
 	Tests/VM/run --suite trixie
 	Tests/VM/run-accessories --suite trixie
 	Tests/VM/run-system --suite trixie

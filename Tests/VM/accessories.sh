@@ -4,10 +4,8 @@
 harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 out=/ctl/out
-programs=${PROGRAMS:-/host/.build/release}
 
-# --- what a package installs
-install_programs pttd pttctl pttrelay || { failed "no programs in $programs"; exit 1; }
+install_packages || exit 1
 # The log goes to a file, in which each line has its time.
 mkdir -p /etc/systemd/system/pttd.service.d
 cat > /etc/systemd/system/pttd.service.d/test.conf <<UNIT
@@ -17,7 +15,6 @@ ExecStart=/usr/bin/pttd --log-level debug
 StandardOutput=append:/run/pttd.log
 StandardError=append:/run/pttd.log
 UNIT
-install_system_files
 
 # --- what an installer writes: rules for four input devices, and a profile for a remote whose play key is to be held
 cat > /etc/udev/rules.d/70-pttd.rules <<'RULES'

@@ -32,26 +32,19 @@ bluetoothd_waits() { systemctl mask --runtime bluetooth.service >/dev/null 2>&1;
 bluetoothd_begins() { systemctl unmask --runtime bluetooth.service >/dev/null 2>&1; systemctl start bluetooth; }
 adapter_there() { bluetoothctl list | grep -q Controller; }
 
-# install_programs NAME...: from the host, with the libraries that come with them
-install_programs() {
-  (cd "$programs" && install -m 755 "$@" /usr/bin/) || return 1
-  if compgen -G "$programs/libraries/*" >/dev/null; then install -m 644 -t /usr/local/lib "$programs"/libraries/* && ldconfig; fi
-}
-# install_system_files: units, D-Bus policy, user and udev rules where a package would put them. The programs have to be there.
-install_system_files() {
+# install_packages: the Debian packages that the host has put into $PACKAGES, as on any machine.
+install_packages() {
   check "the system bus is $VM_BUS" pgrep -x -P 1 "$VM_BUS.*"
-  install -Dm 644 /host/systemd/pttd.service /usr/lib/systemd/system/pttd.service
-  install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttrelay.service /host/systemd/pttd-pan.service
-  install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
-  install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
-  install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
-  install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
-  install -Dm 644 -t /usr/lib/udev/rules.d /host/udev/*.rules
-  if compgen -G '/host/udev/*.hwdb' >/dev/null; then install -Dm 644 -t /usr/lib/udev/hwdb.d /host/udev/*.hwdb; fi
-  check "the user pttd" systemd-sysusers /usr/lib/sysusers.d/pttd.conf
-  check "its directories" systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
-  systemctl daemon-reload; systemctl reload dbus
-  check "the units are correct" systemd-analyze verify --man=no pttd.service pttrelay.service pttd-pan.service
+  local begun; begun=$(uptime_ms)
+  check "dpkg installs the packages" dpkg --install "${PACKAGES:?}"/*.deb || return 1
+  say "installed in $(($(uptime_ms) - begun)) ms: $(cd "$PACKAGES" && echo *.deb)"
+  for unit in pttd pttrelay; do
+    if systemctl is-active --quiet $unit; then failed "$unit runs before anybody has started it"; fi
+  done
+  check_units
+}
+check_units() {
+  # shellcheck disable=SC2046     # several words
+  check "the units are correct" systemd-analyze verify --man=no $(cd /usr/lib/systemd/system && ls pttd.service pttrelay.service pttd-pan.service 2>/dev/null)
   check "the user unit is correct" env XDG_RUNTIME_DIR=/run systemd-analyze --user verify --man=no /usr/lib/systemd/user/pttd.service
-  check "the udev rules are read" udevadm control --reload
 }

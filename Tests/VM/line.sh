@@ -6,7 +6,6 @@ harness=/host/Tests/VM
 out=/ctl/out
 
 # ------------------------------------------------------------ what depends on the programs' command lines and settings
-programs=${PROGRAMS:-/host/.build/release}
 channel=Field
 relay_options="--listen 127.0.0.1:4433 --channel $channel --log-level debug"
 talker_arguments="--log-level debug"
@@ -78,12 +77,11 @@ button_ready() { check "$1: the button is ready" until_true "${3:-40}" is talker
 echo "$VM_ACCELERATOR" > "$out/accelerator"
 say "systemd $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"
 
-# --- install, as a package would
-install_programs pttd pttctl pttrelay || { failed "no programs in $programs"; exit 1; }
+install_packages || exit 1
 mkdir -p /etc/systemd/system/pttd.service.d
 printf '[Service]\nExecStart=\nExecStart=/usr/bin/pttd %s\n' "$talker_arguments" > /etc/systemd/system/pttd.service.d/test.conf
 echo "PTTRELAY_OPTIONS=$relay_options" > /etc/default/pttrelay
-install_system_files
+systemctl daemon-reload
 
 # --- sound: mouth -> Loopback,0,0 | 1,0 -> talker …  listener -> 0,2 | 1,2 -> ear
 modprobe snd-aloop index=0 pcm_substreams=4 || { failed "snd-aloop"; exit 1; }

@@ -4,8 +4,7 @@
 harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 out=/ctl/out
-programs=${PROGRAMS:-/host/.build/release}
-install_programs pttd pttctl || { failed "no programs in $programs"; exit 1; }
+install_packages || exit 1
 modprobe -a bluetooth hci_vhci snd-aloop veth bnep bridge || { failed "kernel modules"; exit 1; }
 python3 "$harness/virtual_pair.py" >>$out/radio.log 2>&1 & radio=$!
 until_true 60 test -S /run/pair.sock || { failed "the virtual radio"; tail $out/radio.log; exit 1; }
@@ -50,7 +49,6 @@ done
 start() { pttd --config "/root/$1.toml" --state "/root/$1-state" --log-level debug >/dev/null 2>>"$out/$1.log"; }
 start host & host=$!
 ip netns exec visitor bash -c "exec pttd --config /root/visitor.toml --state /root/visitor-state --log-level debug >/dev/null 2>>$out/visitor.log" & visitor=$!
-install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttd-pan.service && systemctl daemon-reload
 # Both machines are one kernel here: the visitor's end of the network is brought into its namespace.
 move_plug() {
   while sleep 0.1; do

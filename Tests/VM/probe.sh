@@ -26,7 +26,19 @@ cp /root/ear.wav* /ctl/out/
 
 # --- the units, the D-Bus policy and the sandbox, with a stand-in for pttd
 install -m 755 "$harness/probe_service.py" /usr/bin/pttd; install -m 755 /bin/true /usr/bin/pttrelay
-install_system_files
+# --- where the packages put them
+install -Dm 644 -t /usr/lib/systemd/system /host/systemd/pttd.service /host/systemd/pttrelay.service /host/systemd/pttd-pan.service
+install -Dm 644 /host/systemd/user/pttd.service /usr/lib/systemd/user/pttd.service
+install -Dm 644 /host/systemd/pttd.sysusers /usr/lib/sysusers.d/pttd.conf
+install -Dm 644 /host/systemd/pttd.tmpfiles /usr/lib/tmpfiles.d/pttd.conf
+install -Dm 644 /host/systemd/org.pttd.conf /usr/share/dbus-1/system.d/org.pttd.conf
+install -Dm 644 -t /usr/lib/udev/rules.d /host/udev/*.rules
+check "the system bus is $VM_BUS" pgrep -x -P 1 "$VM_BUS.*"
+check "the user pttd" systemd-sysusers /usr/lib/sysusers.d/pttd.conf
+check "its directories" systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf
+systemctl daemon-reload; systemctl reload dbus
+check_units
+check "the udev rules are read" udevadm control --reload
 check "pttd.service starts" systemctl start pttd
 journalctl -u pttd -o cat | sed 's/^/          /'
 check "what the daemon needs works, what it must not does not" grep -q 'probe: done 0' <(journalctl -u pttd -o cat)

@@ -5,7 +5,6 @@ harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 out=/ctl/out
 boot=$1
-programs=${PROGRAMS:-/host/.build/release}
 app=org.example.Radio                      # a program with a channel manager, which D-Bus can start
 topic=$app.voip-ptt
 app_channel=5e55a9e5-0000-4000-8000-00000000a99a
@@ -24,10 +23,10 @@ refused() {
 }
 milliseconds() { date +%s%3N; }
 
-# --- what a package would install; the state is on a file system that the next boot finds again
+# --- the packages, and a program that none of them has; the state is on a file system that the next boot finds again
 mkdir -p /persistent && mount -t ext4 /dev/vdb /persistent || exit 1
-install_programs pttd pttctl pttrelay PushToTalkApp || { failed "no programs in $programs"; exit 1; }
-install_system_files
+install_packages || exit 1
+install -m 755 "${PROGRAMS:?}/PushToTalkApp" /usr/bin/ || { failed "no PushToTalkApp in $PROGRAMS"; exit 1; }
 # pttrelay has a dynamic user: systemd keeps its state in /var/lib/private.
 mkdir -p /persistent/{pttd,private} /var/lib/{pttd,private}; chown pttd /persistent/pttd; chmod 700 /persistent/{pttd,private}
 mount --bind /persistent/pttd /var/lib/pttd && mount --bind /persistent/private /var/lib/private || failed "the state of the last boot"
