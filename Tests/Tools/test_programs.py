@@ -64,7 +64,8 @@ class ProgramTests(unittest.TestCase):
 
     def test_no_program_has_the_whole_of_foundation(self):
         for name in PROGRAMS:
-            self.assertNotIn("icudt", output("nm", BUILT / name), f"{name} has ICU's tables")
+            # Not assertNotIn: it would print every symbol.
+            self.assertFalse("icudt" in output("nm", BUILT / name), f"{name} has ICU's tables")
 
     def test_installed_programs_are_stripped_and_their_symbols_are_found_by_build_id(self):
         with tempfile.TemporaryDirectory() as folder:

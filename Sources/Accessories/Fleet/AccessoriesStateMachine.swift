@@ -264,8 +264,8 @@ struct AccessoriesStateMachine: Sendable {
                 isHolding: presses.needsHearing(id), at: now), at: now)
     }
 
-    private mutating func carryOut(_ followings: [CarrierMonitor.Action], at now: Instant) {
-        for following in followings {
+    private mutating func carryOut(_ followUps: [CarrierMonitor.Action], at now: Instant) {
+        for following in followUps {
             switch following {
             case .probe(let carrier): actions.append(.command(.probe(carrier)))
             case .lost(let carrier, let holding, let connected):
