@@ -145,7 +145,7 @@ private actor PlayedInputs: InputHost {
         let loop = try EventLoop(name: "accessories")
         defer { loop.stop() }
         var profile = ProfileLibrary.load(directory: nil).library["ptt-z"]!
-        profile.timing.debounce = .milliseconds(30)
+        profile.timing.debounce = .milliseconds(500)
         let button = DeviceFacts.button("ptt-z")
         let host = PlayedHost(button, loop: loop)
         let recorder = Recorder()
