@@ -6,6 +6,7 @@ import FoundationEssentials
 import Glibc
 import PTTBus
 import PushToTalkCore
+import Reactor
 import RelayProtocol
 import RelayServer
 import SystemUI
