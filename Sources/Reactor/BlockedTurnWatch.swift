@@ -14,7 +14,10 @@ final class WatchedTurns: Sendable {
     init(of name: String) { self.name = name }
 
     /// Called on the loop's thread, once.
-    fileprivate func start() { thread.store(ptt_thread_id(), ordering: .releasing) }
+    fileprivate func start() {
+        ptt_prepare_stacks()
+        thread.store(ptt_thread_id(), ordering: .releasing)
+    }
 
     /// The thread waits for descriptors now.
     func pass() { number.add(1, ordering: .releasing) }
@@ -51,7 +54,6 @@ final class BlockedTurnWatch: Sendable {
     private let loops = Mutex<[WatchedTurns]>([])
 
     private init() {
-        ptt_prepare_stacks()
         var thread = pthread_t()
         pthread_create(
             &thread, nil,

@@ -21,7 +21,7 @@ private struct Scene {
 
     init(_ fixture: BusFixture, _ peripherals: [Peripheral]) async throws {
         self.fixture = fixture
-        theirs = try EventLoop(name: "bluetoothd")
+        theirs = try EventLoop(name: "bluetoothd", mayWait: true)
         fake = FakeBlueZ(
             on: .address(fixture.bus.address), loop: theirs, logger: fixture.logger, peripherals: peripherals)
         try await fake.start()

@@ -27,6 +27,6 @@ import Testing
         #expect(DeviceHolders.all(of: "hw:0,0", proc: proc).isEmpty)
         #expect(DeviceHolders.all(of: "default", proc: "/no/such/proc").isEmpty)
         let words = "\(AudioError.deviceBusy("alsa:hw:1", holders: [holder]))"
-        #expect(words.contains("aplay (process 4711, card 1) has it"))
+        #expect(words.contains("aplay (process 4711, card 1) uses it"))
     }
 }

@@ -302,9 +302,9 @@ extension ChannelService {
             }
             // The loop does not come to hear what the microphone says: all of it waits when the next press comes.
             session.startCapture(.atOnce)
-            usleep(120_000)
+            loop.waiting { _ = usleep(120_000) }
             session.stopCapture(.afterTail)
-            usleep(400_000)
+            loop.waiting { _ = usleep(400_000) }
             session.stopCapture(.immediately)
             log.withLock { $0.append("cut") }
             session.startCapture(.atOnce)

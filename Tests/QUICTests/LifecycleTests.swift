@@ -59,7 +59,7 @@ import Testing
             peer.onBytes = { _, _ in
                 // What is left of the ended connection is over before this call is.
                 leaving.close(code: 0)
-                usleep(600_000)
+                peer.loop.waiting { _ = usleep(600_000) }
                 peer.endpoint.close()
                 isClosed.set()
             }

@@ -7,7 +7,7 @@ import Testing
     @Test func `a turn that waits is reported with its stack`() throws {
         let said = try run("wait")
         #expect(said.contains("BLOCKED TURN: event loop 'probe' waits for more than 20 ms in one turn"))
-        #expect(said.contains("waitsForNobody"), "\(said)")
+        #expect(said.contains("blocked-turn-probe(+0x"), "\(said)")
         #expect(said.components("BLOCKED TURN") == 2, "once for the turn")
     }
 

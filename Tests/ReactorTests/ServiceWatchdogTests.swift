@@ -38,7 +38,7 @@ import Testing
     @Test(arguments: [true, false])
     func systemdHearsOfTheLoopsForAsLongAsAllOfThemTurn(isAbstract: Bool) throws {
         let manager = try Manager(isAbstract: isAbstract)
-        let loops = try (0..<3).map { try EventLoop(name: "test-\($0)") }
+        let loops = try (0..<3).map { try EventLoop(name: "test-\($0)", mayWait: true) }
         defer { for loop in loops { loop.stop() } }
         let watchdog = ServiceWatchdog(
             watching: loops, for: .init(socket: manager.name, interval: .milliseconds(100)))

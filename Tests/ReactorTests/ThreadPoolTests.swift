@@ -43,12 +43,12 @@ import Testing
         async let first: Void = loops[0].run {
             team.perform(2) { _, _ in
                 began.add()
-                while mayEnd.value == 0 { usleep(1_000) }
+                while mayEnd.value == 0 { sched_yield() }
             }
         }
         let threads = try await loops[1].run {
             let deadline = ContinuousClock.now + .seconds(20)
-            while began.value < 2, ContinuousClock.now < deadline { usleep(1_000) }
+            while began.value < 2, ContinuousClock.now < deadline { sched_yield() }
             let threads = Mutex<[Int]>([])
             team.perform(5) { _, thread in threads.withLock { $0.append(thread) } }
             return threads.withLock(\.self)

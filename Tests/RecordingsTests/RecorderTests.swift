@@ -84,7 +84,7 @@ import Testing
     @Test func `a disk that hangs costs nobody anything but the recording`() async throws {
         let folder = try TemporaryFolder()
         let loop = try EventLoop(name: "test")
-        let disk = try EventLoop(name: "test-disk")
+        let disk = try EventLoop(name: "test-disk", mayWait: true)
         let gate = Gate()
         disk.execute { gate.wait() }
         let recorder = Recorder(

@@ -93,14 +93,14 @@ import Testing
         let target = try Folder()
         let other = try Folder()
         try #require(symlink(target.file, other.file) == 0)
-        #expect(refusal(other.file).hasPrefix("unsafe: \(other.file) is not opened: it is a symbolic link"))
+        #expect(refusal(other.file).hasPrefix("unsafe: \(other.file) was not opened: it is a symbolic link"))
         #expect(target.files.isEmpty, "nothing was made where it leads")
         unlink(other.file)
         try #require(mkfifo(other.file, 0o600) == 0)
         #expect(refusal(other.file).contains("not a regular file"))
         unlink(other.file)
         try #require(symlink("/dev/null", other.file + "-wal") == 0)
-        #expect(refusal(other.file).contains("relay.sqlite-wal is not opened"))
+        #expect(refusal(other.file).contains("relay.sqlite-wal was not opened"))
     }
 
     @Test func `records that are readable by others are so no longer, and those of another user are refused`() throws {

@@ -226,7 +226,7 @@ extension RelayServer {
         }
         try await listener.recorder.wait("the first frame") { if case .frame = $0 { true } else { nil } }
         let stopped = ContinuousClock.now
-        relay.server.loop.execute { _ = usleep(8_000_000) }
+        relay.server.loop.execute { [loop = relay.server.loop] in loop.waiting { _ = usleep(8_000_000) } }
         let (end, _, _) = try await talker.transmissionEnd()
         let told = ContinuousClock.now - stopped
         #expect(end == .linkUnavailable)

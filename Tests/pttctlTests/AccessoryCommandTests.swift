@@ -64,7 +64,7 @@ import Testing
                         output: """
                             searching: press the button now
                             connecting
-                            looking at what it is
+                            recognising it
                             subscribing to its buttons
                             added: PTT-Z  C4:11:22:33:44:55  Pryme BT-PTT-Z  ready  battery 85 %
                             note: it can be imitated\u{FFFD}[2J

@@ -204,7 +204,7 @@ import Testing
         try await withAccessories { fixture, daemon, accessories in
             await accessories.show([ScriptedAccessories.button])
             let outcome = try await Program.run(fixture, "accessory", "test", "PTT-Z", "--seconds", "0.1")
-            #expect(outcome.status == 1 && outcome.output.hasSuffix("No press was heard.\n"), "\(outcome)")
+            #expect(outcome.status == 1 && outcome.output.hasSuffix("No press arrived.\n"), "\(outcome)")
             let removed = try Program.start(fixture, ["accessory", "test", "PTT-Z"])
             #expect(try await accessories.asked.wait(for: 3).last == "test PTT-Z on")
             #expect(try await eventually { removed.output.contains("battery") })

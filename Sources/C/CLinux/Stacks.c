@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 #include <execinfo.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <time.h>
@@ -20,13 +21,24 @@ static void take(int number) {
     sem_post(&taken);
 }
 
-void ptt_prepare_stacks(void) {
+static void prepare(void) {
     // The first call loads a library, which a signal handler must not do.
     frame_count = backtrace(frames, frames_max);
     sem_init(&taken, 0, 0);
     struct sigaction action = {.sa_handler = take, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(stack_signal(), &action, NULL);
+}
+
+// The first call prepares the process; each call prepares its thread.
+void ptt_prepare_stacks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, prepare);
+    // Threads of libdispatch block all signals, and what they start inherits that.
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, stack_signal());
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 void ptt_print_stack(int thread, int fd) {
