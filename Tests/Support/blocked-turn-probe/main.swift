@@ -16,7 +16,9 @@ loop.runAndWait {
     case "compute":
         let end = Instant.now + .milliseconds(100)
         while Instant.now < end {}
-    case "short": for _ in 0..<20 { loop.schedule(after: .milliseconds(5)) { usleep(2_000) } }
+    case "short":
+        // Each in a turn of its own.
+        for number in 1...20 { loop.schedule(after: .milliseconds(10 * number)) { usleep(2_000) } }
     default: fatalError("usage: blocked-turn-probe wait|compute|short|allowed")
     }
 }
