@@ -85,7 +85,7 @@ struct Rules {
             Issue.record("a click without a channel tells the way to one")
             return
         }
-        #expect(words.contains("channels nearby"))
+        #expect(words.contains("channel nearby"))
     }
 
     @Test func `who speaks is shown with the channel, remains for a moment, and goes`() {

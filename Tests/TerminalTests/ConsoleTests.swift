@@ -15,7 +15,7 @@ import Testing
         let (reading, writing) = try pipeEnds(blocking: blocking)
         defer { close(reading) }
         // A thread of its own, for it waits for the reader.
-        let writer = try EventLoop(name: "writer")
+        let writer = try EventLoop(name: "writer", mayWait: true)
         defer { writer.stop() }
         writer.execute {
             Console.write(Self.text, to: writing)
@@ -35,7 +35,7 @@ import Testing
         #expect(sigaction(SIGURG, &action, &before) == 0)
         defer { sigaction(SIGURG, &before, nil) }
         let thread = Mutex<pthread_t?>(nil)
-        let writer = try EventLoop(name: "writer")
+        let writer = try EventLoop(name: "writer", mayWait: true)
         defer { writer.stop() }
         writer.execute {
             thread.withLock { $0 = pthread_self() }
