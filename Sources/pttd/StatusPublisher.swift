@@ -83,15 +83,15 @@ actor StatusPublisher {
     func changed() {
         guard !isLookPosted else { return }
         isLookPosted = true
-        loop.execute { self.assumeIsolated { $0.look() } }
+        Task { await self.look() }
     }
 
     /// Takes one snapshot for all changes of a turn. Lights follow at once, and not when the bus has been told: they tell that the
     /// microphone is open.
-    private func look() {
+    private func look() async {
         isLookPosted = false
         looks += 1
-        let channel = director.assumeIsolated { $0.shown }
+        let channel = await director.shown
         showFeedback(channel.snapshot)
         guard isServed else { return }
         let earlier = seen
@@ -100,8 +100,7 @@ actor StatusPublisher {
             waiting: (earlier?.waiting ?? []) + waiting)
         (failures, waiting) = ([], [])
         guard !isPublishing else { return }
-        isPublishing = true
-        Task { await self.publishAll() }
+        await publishAll()
     }
 
     /// Own speech is so loud, or, nil, there is none. Told by itself: ten times a second everything else would be too much.
@@ -167,6 +166,7 @@ actor StatusPublisher {
     }
 
     private func publishAll() async {
+        isPublishing = true
         while let now = seen {
             seen = nil
             await publish(now)

@@ -202,7 +202,7 @@ import Testing
             """)
         let told = configuration.problems(stateDirectory: state.path)
         #expect(told.count == 3, "\(told)")
-        #expect(told.contains { $0.contains("nowhere is no directory") })
+        #expect(told.contains { $0.contains("nowhere is not a directory") })
         #expect(told.contains { $0.contains("\"one\" and \"two\" have the same address C4:00:00:00:00:01") })
         #expect(told.contains { $0.contains(stored) && $0.contains("colour") })
         #expect(FileManager.default.fileExists(atPath: stored), "looking changes nothing")

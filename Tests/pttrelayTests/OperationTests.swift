@@ -108,7 +108,7 @@ import Testing
             """)
         let lines = CheckCommand.summary(settings, state: "/var/lib/pttrelay")
         #expect(lines.contains("listens on UDP 192.0.2.1:4433, in links as relay.example"))
-        #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it ends") })
+        #expect(lines.contains { $0.hasPrefix("sends its members to relay2.example:4433 when it stops") })
         #expect(
             lines.contains(
                 "serves 'Yard': half-duplex: one member talks at a time, others wait for their turn, only an emergency takes the floor"

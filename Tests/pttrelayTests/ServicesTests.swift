@@ -34,7 +34,7 @@ import Testing
 
     /// Blocks a thread of its own.
     private func elsewhere<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
-        let loop = try EventLoop(name: "elsewhere")
+        let loop = try EventLoop(name: "elsewhere", mayWait: true)
         defer { loop.stop() }
         return try await loop.run(body)
     }
