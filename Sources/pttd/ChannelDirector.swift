@@ -75,6 +75,10 @@ actor ChannelDirector {
     private var programsToStart: [String] = []
     private var upkeep = RecordUpkeep()
     private var hasDiskRefused = false
+    /// The last record is being kept, while somebody talks, too.
+    private var isEnding = false
+    /// No record is kept any more.
+    private var hasEnded = false
     var calls = CallHolders()
     /// Joins whose channel is not on the bus yet: callbacks wait for that.
     var joinsUnderWay = 0
@@ -145,6 +149,7 @@ actor ChannelDirector {
     /// Ends the current activity. The channel is not left, and is restored at the next start.
     func stop() async {
         timer?.cancel()
+        await keepWhatIsPending()
         await channel.shutdown()
         guard let seat else { return }
         await seat.bridge.close(nil)
@@ -325,26 +330,37 @@ actor ChannelDirector {
         let snapshot = channel.assumeIsolated { $0.snapshot }
         let isTalking =
             snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
-        guard let step = upkeep.due(isTalking: isTalking, at: .now) else { return }
+        guard !hasEnded, let step = upkeep.due(isTalking: isTalking && !isEnding, at: .now) else { return }
         let record = step == .save ? record(of: snapshot) : nil
-        Task {
+        // Posted in this turn: whoever waits for the disk from now on waits for this.
+        disk.execute { [store, loop, weak self] in
+            let problem: RestorationStoreError?
             do throws(RestorationStoreError) {
-                try await disk.perform { [store] () throws(RestorationStoreError) in
-                    switch step {
-                    case .save: if let record { try store.save(record) }
-                    case .remove: try store.remove()
-                    }
+                switch step {
+                case .save: if let record { try store.save(record) }
+                case .remove: try store.remove()
                 }
-                recordKept(step, nil)
+                problem = nil
             } catch {
-                recordKept(step, error)
+                problem = error
             }
+            loop.execute { [weak self] in self?.assumeIsolated { $0.recordKept(step, problem) } }
         }
     }
 
     /// Returns when what was handed to the disk is on it: a caller is not told of a change that a power failure takes back.
     /// A disk that does not answer delays the answer by a second at most.
     func untilKept() async { _ = await disk.drained(within: .seconds(1), countedBy: loop) }
+
+    /// Has the disk do what waits for the end of a transmission, or for an earlier answer of the disk. One that refuses or hangs is left.
+    /// From then on nothing is kept: a channel manager that shuts down has less to restore than it had.
+    private func keepWhatIsPending() async {
+        isEnding = true
+        keepRecord()
+        // The write that is under way, and the one after it.
+        for _ in 0..<2 where upkeep.isPending && upkeep.nextDeadline == nil { await untilKept() }
+        hasEnded = true
+    }
 
     private func recordKept(_ step: RecordUpkeep.Step, _ error: RestorationStoreError?) {
         if let error {
