@@ -59,8 +59,12 @@ public struct FailedStarts: Sendable {
         sigemptyset(&set)
         for signal in signals { sigaddset(&set, signal) }
         pthread_sigmask(SIG_BLOCK, &set, nil)
-        let (seconds, attoseconds) = duration.components
-        var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
-        _ = sigtimedwait(&set, nil, &time)
+        let end = ContinuousClock.now + duration
+        while true {
+            let (seconds, attoseconds) = max(.zero, ContinuousClock.now.duration(to: end)).components
+            var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
+            // The handler of another signal ends the call, and not the pause.
+            guard sigtimedwait(&set, nil, &time) < 0, errno == EINTR else { return }
+        }
     }
 }

@@ -50,4 +50,21 @@ import Testing
         #expect(ContinuousClock.now - begun < .seconds(10))
         FailedStarts.wait(.milliseconds(1), orUntil: [SIGUSR2])
     }
+
+    @Test func `a signal that a handler takes does not cut the pause short`() {
+        signal(SIGUSR1) { _ in }
+        defer { signal(SIGUSR1, SIG_DFL) }
+        var set = sigset_t()
+        sigemptyset(&set)
+        sigaddset(&set, SIGUSR1)
+        pthread_sigmask(SIG_UNBLOCK, &set, nil)
+        let waiting = pthread_self()
+        let began = ContinuousClock.now
+        Task.detached {
+            usleep(20_000)
+            pthread_kill(waiting, SIGUSR1)
+        }
+        FailedStarts.wait(.milliseconds(200), orUntil: [SIGUSR2])
+        #expect(ContinuousClock.now - began >= .milliseconds(200))
+    }
 }
