@@ -99,8 +99,8 @@ extension AccessorySetup {
         guard localDevices.isEmpty else { return nil }
         return AccessorySetupError(
             .notFound,
-            "no input device or serial port is tagged: write a udev rule for it first (docs/installers.md), or give a Bluetooth "
-                + "address")
+            "no input device or serial port is tagged: write a udev rule for it first (docs/installers-input.md), or give a "
+                + "Bluetooth address")
     }
 
     /// Ends the session without a profile, if it is not over.

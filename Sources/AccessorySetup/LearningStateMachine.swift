@@ -322,7 +322,7 @@ struct LearningStateMachine: Sendable {
         switch reason {
         case .silent:
             "nothing came from the button: is this its address, is it on, and does no other program or telephone use it? An input "
-                + "device or a serial port needs a udev rule (docs/installers.md)"
+                + "device or a serial port needs a udev rule (docs/installers-input.md)"
         case .early:
             "the button came up each time before you were asked to let go: hold it longer, or it tells its release by itself and "
                 + "cannot be held"
