@@ -102,6 +102,7 @@ let package = Package(
         // Layer 1: what every module may use.
         module("MonotonicTime", ["CLinux"]),
         module("Version", ["CBuild"]),
+        module("Vocabulary", ["MonotonicTime"]),
         module("Reactor", ["CLinux", "MonotonicTime"]),
         module("Files"),
         module("Cryptography", ["CGnuTLS", "CSodium", "Files"]),
@@ -112,10 +113,10 @@ let package = Package(
         module("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Layer 2: pure rules and protocols; one Swift face per system interface.
-        module("PushToTalkCore", ["MonotonicTime"]),
+        module("PushToTalkCore", ["Vocabulary", "MonotonicTime"]),
         module("SFrame", ["Cryptography", "MonotonicTime"]),
         module(
-            "RelayProtocol", ["MonotonicTime", "Cryptography", protobuf],
+            "RelayProtocol", ["Vocabulary", "MonotonicTime", "Cryptography", protobuf],
             // Not compiled here: the source of Generated/, and how it is made.
             exclude: ["relay.proto", "Makefile"]),
         module("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
@@ -128,42 +129,49 @@ let package = Package(
         module("RealTimeKit", ["DBus", "CLinux", log]),
         module("Nearby", ["DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
         module(
-            "PTTBus", ["DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log],
+            "PTTBus", ["DBus", "PushToTalkCore", "Vocabulary", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
         module("SystemUI", ["PlainText", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
-        module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "MonotonicTime", log]),
-        module("RelayClient", ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "MonotonicTime", "Reactor", log]),
+        module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "Vocabulary", "MonotonicTime", log]),
+        module(
+            "RelayClient",
+            ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor", log]),
 
         // Layer 4
-        module("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "MonotonicTime", log]),
+        module("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "Vocabulary", "MonotonicTime", log]),
         module(
-            "Accessories", ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "MonotonicTime", "Reactor", log],
+            "Accessories",
+            ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        module("ChannelService", ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor", log]),
+        module("ChannelService", ["PushToTalkCore", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
         module("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         module(
             "RelayServer",
-            ["CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "MonotonicTime", "Reactor", log]),
+            [
+                "CLinux", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Files", "Vocabulary", "MonotonicTime",
+                "Reactor", log,
+            ]),
 
         module("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
 
         // Layer 5
         module(
             "AccessorySetup",
-            ["Accessories", "BlueZ", "LinuxInput", "Settings", "Files", "MonotonicTime", "Reactor", log]),
+            ["Accessories", "BlueZ", "LinuxInput", "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
         module(
             "Bridge",
             [
                 "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "PushToTalkCore", "Audio",
-                "MonotonicTime", "Reactor", log,
+                "Vocabulary", "MonotonicTime", "Reactor", log,
             ]),
         module(
-            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", "Version", log]),
+            "DaemonAPI", ["PTTBus", "DBus", "PushToTalkCore", "Vocabulary", "MonotonicTime", "Reactor", "Version", log]),
 
         module(
             "RelayHTTP",
             [
-                "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", hummingbird, hummingbirdHTTP2,
+                "RelayServer", "RelayProtocol", "Cryptography", "Vocabulary", "MonotonicTime", hummingbird,
+                hummingbirdHTTP2,
                 lifecycle,
                 log,
             ] + nio, resources: [.embedInCode("Page")]),
@@ -175,7 +183,7 @@ let package = Package(
                 "Bridge", "DaemonAPI", "Accessories", "AccessorySetup", "ChannelService", "RelayClient", "RelayServer",
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
-                "MonotonicTime",
+                "Vocabulary", "MonotonicTime",
                 "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal",
                 "Version",
                 arguments,
@@ -184,7 +192,8 @@ let package = Package(
         executable(
             "pttctl",
             [
-                "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "MonotonicTime", "Reactor",
+                "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "Vocabulary",
+                "MonotonicTime", "Reactor",
                 "Logs", "Version", arguments, log,
             ], small: true),
         executable(
@@ -199,7 +208,8 @@ let package = Package(
         .executableTarget(
             name: "relay-forward",
             dependencies: [
-                "CLinux", "Cryptography", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol", "RelayServer",
+                "CLinux", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor", "RelayClient", "RelayProtocol",
+                "RelayServer",
                 log,
             ], path: "Benchmarks/RelayForward", swiftSettings: swiftSettings),
 
@@ -221,9 +231,11 @@ let package = Package(
         tests("PlainText", named: "PlainText"),
         tests("SQLite", named: "SQLite"),
         tests("Terminal", named: "Terminal", ["MonotonicTime", "Reactor"]),
-        tests("PushToTalkCore", named: "PushToTalkCore", ["MonotonicTime"]),
+        tests("PushToTalkCore", named: "PushToTalkCore", ["Vocabulary", "MonotonicTime"]),
         tests("SFrame", named: "SFrame", ["Cryptography", "MonotonicTime"]),
-        tests("RelayProtocol", named: "RelayProtocol", ["SFrame", "MonotonicTime", "Cryptography", protobuf]),
+        tests(
+            "RelayProtocol", named: "RelayProtocol",
+            ["SFrame", "Vocabulary", "MonotonicTime", "Cryptography", protobuf]),
         tests(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
@@ -245,47 +257,52 @@ let package = Package(
             dependencies: [
                 "Nearby", "DBus", "QUIC", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log,
             ], path: "Tests/Nearby/Command", swiftSettings: swiftSettings),
-        tests("Audio", named: "Audio", ["MonotonicTime", "COpus", log]),
-        tests("Recordings", named: "Recordings", ["COgg", "COpus", "Audio", "Reactor", "MonotonicTime", log]),
+        tests("Audio", named: "Audio", ["Vocabulary", "MonotonicTime", "COpus", log]),
+        tests(
+            "Recordings", named: "Recordings",
+            ["COgg", "COpus", "Audio", "Reactor", "Vocabulary", "MonotonicTime", log]),
         .target(name: "CAllocationCounter", path: "Tests/CAllocationCounter"),
         .executableTarget(
-            name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "MonotonicTime", log],
+            name: "AudioProbe", dependencies: ["Audio", "CAllocationCounter", "Vocabulary", "MonotonicTime", log],
             path: "Tests/AudioProbe", swiftSettings: swiftSettings),
         .executableTarget(
             name: "RelayProbe",
             dependencies: [
-                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Reactor", "MonotonicTime", "CLinux",
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Reactor", "Vocabulary", "MonotonicTime",
+                "CLinux",
                 "CAllocationCounter", log,
             ], path: "Tests/RelayProbe", swiftSettings: swiftSettings),
         tests(
             "Accessories", named: "Accessories",
             [
                 "AccessoryTestSupport", "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput", "Settings",
-                "Files", "MonotonicTime", "Reactor", log,
+                "Files", "Vocabulary", "MonotonicTime", "Reactor", log,
             ],
             exclude: ["Traces"]),
         tests(
             "AccessorySetup", named: "AccessorySetup",
             [
                 "Accessories", "AccessoryTestSupport", "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput",
-                "Settings", "Files", "MonotonicTime", "Reactor", log,
+                "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log,
             ]),
         tests(
             "ChannelService", named: "ChannelService",
-            ["PushToTalkCore", "Audio", "Files", "MonotonicTime", "Reactor"]),
+            ["PushToTalkCore", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor"]),
         .executableTarget(
             name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
             path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Audio", "MonotonicTime", "Reactor",
+                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Audio", "Vocabulary",
+                "MonotonicTime", "Reactor",
                 "CLinux", log,
             ]),
         tests(
             "RelayHTTP", named: "RelayHTTP",
             [
-                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", lifecycle,
+                "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor",
+                lifecycle,
                 log,
             ]),
         tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
@@ -297,7 +314,7 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Files", "QUIC", "Logs", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
+                "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",
@@ -305,7 +322,7 @@ let package = Package(
                 "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient", "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
-                "MonotonicTime",
+                "Vocabulary", "MonotonicTime",
                 "Reactor", log,
             ]),
         tests(
@@ -313,11 +330,14 @@ let package = Package(
             [
                 "Accessories", "ChannelService", "RelayClient", "RelayProtocol", "Cryptography", "PushToTalkCore",
                 "Audio",
-                "MonotonicTime", "Reactor",
+                "Vocabulary", "MonotonicTime", "Reactor",
             ]),
         tests(
             "DaemonAPI", named: "DaemonAPI",
-            ["BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", "Version"]),
+            [
+                "BusTestSupport", log, "PTTBus", "DBus", "PushToTalkCore", "Vocabulary", "MonotonicTime", "Reactor",
+                "Version",
+            ]),
 
         // The whole fleet in one thread (Tests/Fleet/README.md). It sees what modules keep to themselves: a release build of it needs
         // -enable-testing, as Tests/Fleet/run has it.
@@ -326,7 +346,8 @@ let package = Package(
             dependencies: [
                 "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
                 "RelayClient",
-                "RelayServer", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "MonotonicTime", "TestSupport",
+                "RelayServer", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "Vocabulary", "MonotonicTime",
+                "TestSupport",
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fleet", dependencies: ["FleetSimulator", arguments], path: "Tests/Fleet/Command",
@@ -344,12 +365,13 @@ let package = Package(
             "PushToTalk", named: "PushToTalk",
             [
                 "PushToTalkSamples", "PushToTalkApp", "pttd", "RelayServer", "RelayProtocol", "Cryptography",
-                "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log,
+                "BusTestSupport", "PTTBus", "DBus", "PushToTalkCore", "Vocabulary", "MonotonicTime", "Reactor", log,
             ]),
         tests(
             "pttctl", named: "pttctl",
             [
-                "Accessories", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "MonotonicTime",
+                "Accessories", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "Vocabulary",
+                "MonotonicTime",
                 "Reactor",
                 log,
             ]),

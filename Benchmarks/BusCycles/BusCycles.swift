@@ -37,7 +37,7 @@ private final class LastCalls: Sendable {
 
     func note(_ call: DelegateCall) {
         switch call {
-        case .didLeaveChannel, .didDeactivateAudioSession: break
+        case .callback(.didLeaveChannel, _), .callback(.didDeactivateAudioSession, _): break
         default: return
         }
         let waiter = state.withLock { state in

@@ -13,6 +13,7 @@ import RelayClient
 import RelayProtocol
 import RelayServer
 import Synchronization
+import Vocabulary
 
 /// One Opus frame of 20 ms at 24 kbit/s; with RTP, SFrame and trailer it is a packet of about 130 bytes.
 private let payloadBytes = 60

@@ -3,13 +3,14 @@ import Accessories
 import BlueZ
 import Logging
 import MonotonicTime
+import Vocabulary
 
 extension AccessorySetup {
     /// Adds an accessory; returns when its presses arrive and it has been written down.
     ///
     /// - Returns: Its id, and what the installer should know.
     /// - Throws: Why not; then nothing is as if it had been tried.
-    public func add(_ addition: AccessoryAddition) async throws(AccessorySetupError) -> (
+    public func add(_ addition: AccessoryAddition) async throws(AccessoryError) -> (
         id: AccessoryID, notes: [String]
     ) {
         try check(addition)
@@ -29,7 +30,7 @@ extension AccessorySetup {
         switch result {
         case .success(let notes):
             guard let id = contents.accessories.last(where: { $0.address == addition.address })?.id else {
-                throw AccessorySetupError(.notFound, "the accessory has been removed again")
+                throw AccessoryError(.notFound, "the accessory has been removed again")
             }
             return (id, notes)
         case .failure(let error): throw error
@@ -44,36 +45,36 @@ extension AccessorySetup {
             .union(additions.values.compactMap { $0.machine.configuration?.id.text })
     }
 
-    private func check(_ addition: AccessoryAddition) throws(AccessorySetupError) {
+    private func check(_ addition: AccessoryAddition) throws(AccessoryError) {
         guard additions[addition.address] == nil else {
-            throw AccessorySetupError(.busy, "\(addition.address) is being added already; wait for it")
+            throw AccessoryError(.busy, "\(addition.address) is being added already; wait for it")
         }
         if let name = addition.name {
             guard AccessoryNames.isValid(name) else {
-                throw AccessorySetupError(
+                throw AccessoryError(
                     .invalid,
                     "'\(name)' is no name: use letters, digits, '-' and '_', at most 64, such as "
                         + "'\(AccessoryNames.name(from: name, fallback: "left-hand"))'")
             }
             guard !takenNames.contains(name) else {
-                throw AccessorySetupError(
+                throw AccessoryError(
                     .alreadyConfigured, "there is an accessory '\(name)' already; choose another name")
             }
         }
         let (library, configurations) = service.assumeIsolated { ($0.library, $0.configurations) }
         if let id = addition.profileID, library[id] == nil {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .invalid, "there is no profile '\(id)'; 'pttctl profile list' shows those there are")
         }
         let accessory =
             configurations.first { $0.address == addition.address && origin(of: $0.id) != .automatic }?.id
             ?? accessoryAddresses[addition.address].flatMap { origin(of: $0) == .automatic ? nil : $0 }
         if let accessory {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .alreadyConfigured, "\(addition.address) is accessory '\(accessory)' already; remove that first")
         }
         guard configured.count + contents.accessories.count < AccessorySettings.accessoriesMax else {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .busy, "there are \(AccessorySettings.accessoriesMax) accessories; remove one first")
         }
     }
@@ -82,15 +83,15 @@ extension AccessorySetup {
     public func cancelAdding(address: String) { add(address, .cancelled) }
 
     /// Forgets an accessory, and has BlueZ forget the device.
-    public func remove(_ id: AccessoryID) async throws(AccessorySetupError) {
+    public func remove(_ id: AccessoryID) async throws(AccessoryError) {
         let status = try status(of: id)
         guard configured[id] == nil else {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .refused, "'\(id)' is in pttd.toml: remove [accessory.\(id)] there, and restart pttd")
         }
         let address = status.address.isEmpty ? contents.accessories.first { $0.id == id }?.address : status.address
         guard contents.accessories.contains(where: { $0.id == id }) || address != nil else {
-            throw AccessorySetupError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
+            throw AccessoryError(.refused, "'\(id)' comes from a udev rule: remove that rule, then unplug it")
         }
         try await edit { contents in
             contents.accessories.removeAll { $0.id == id }
@@ -138,7 +139,7 @@ extension AccessorySetup {
                 }
             case .save(let configuration):
                 Task {
-                    do throws(AccessorySetupError) {
+                    do throws(AccessoryError) {
                         try await edit { $0.accessories.append(configuration) }
                         add(address, .saved(nil))
                     } catch {
@@ -150,7 +151,7 @@ extension AccessorySetup {
         }
     }
 
-    private func finish(_ address: String, _ result: Result<[String], AccessorySetupError>) {
+    private func finish(_ address: String, _ result: Result<[String], AccessoryError>) {
         guard let addition = additions.removeValue(forKey: address) else { return }
         switch result {
         case .success: logger.notice("accessory added", metadata: ["address": "\(address)"])

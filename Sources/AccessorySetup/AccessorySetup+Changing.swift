@@ -3,11 +3,12 @@ import Accessories
 import Files
 import Logging
 import Settings
+import Vocabulary
 
 extension AccessorySetup {
     /// Has a control do something else; nil: what it does otherwise.
     public func bind(_ control: Control, to action: ControlAction?, of id: AccessoryID)
-        async throws(AccessorySetupError)
+        async throws(AccessoryError)
     {
         let status = try status(of: id)
         let profileID =
@@ -19,46 +20,46 @@ extension AccessorySetup {
             !profile.controls.contains(control)
         {
             let known = profile.controls.map(\.rawValue).joined(separator: ", ")
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .invalid, "'\(id)' has no control '\(control.rawValue)'; it has \(known.isEmpty ? "none" : known)")
         }
         if case .command? = action, !allowsCommands {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .refused, "only a user's own daemon runs commands: systemctl --user start pttd, and bind it there")
         }
         try await change(status) { $0.bindings[control] = action }
     }
 
     /// Has talk controls work otherwise; nil: as the profile says.
-    public func setGesture(_ gesture: Gesture?, of id: AccessoryID) async throws(AccessorySetupError) {
+    public func setGesture(_ gesture: Gesture?, of id: AccessoryID) async throws(AccessoryError) {
         let status = try status(of: id)
         let profile = status.profileID.flatMap { library[$0] }
         if let gesture, gesture == .hold || gesture == .hybrid, let profile,
             profile.toggleOnly.contains(where: { profile.defaultAction(of: $0) == .transmit })
         {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .refused, "'\(id)' tells no release, so it can only toggle: one press begins, the next one ends")
         }
         try await change(status) { $0.gesture = gesture }
     }
 
     /// Says whether an accessory has to be bonded.
-    public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) async throws(AccessorySetupError) {
+    public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) async throws(AccessoryError) {
         let status = try status(of: id)
         if isBondedOnly, let profile = status.profileID.flatMap({ library[$0] }), profile.bonding == .never {
-            throw AccessorySetupError(
+            throw AccessoryError(
                 .refused, "'\(id)' (\(profile.title)) cannot be bonded, and so would never be used")
         }
         try await change(status) { $0.isBondedOnly = isBondedOnly }
     }
 
     /// Tries an accessory: its controls are reported and do nothing. Nothing is done for one that is gone.
-    public func setTesting(_ id: AccessoryID, _ isOn: Bool) throws(AccessorySetupError) {
+    public func setTesting(_ id: AccessoryID, _ isOn: Bool) throws(AccessoryError) {
         if isOn { _ = try status(of: id) }
         service.assumeIsolated { $0.setTesting(id, isOn) }
     }
 
-    func status(of id: AccessoryID) throws(AccessorySetupError) -> AccessoryStatus {
+    func status(of id: AccessoryID) throws(AccessoryError) -> AccessoryStatus {
         guard let status = service.assumeIsolated({ $0.statuses.first { $0.id == id } }) else { throw .unknown(id) }
         return status
     }
@@ -66,7 +67,7 @@ extension AccessorySetup {
     /// Changes what is kept of an accessory, writes it down, and has the service use it.
     private func change(
         _ status: AccessoryStatus, _ body: @Sendable (inout AccessoryStore.Change) -> Void
-    ) async throws(AccessorySetupError) {
+    ) async throws(AccessoryError) {
         let (original, isBondedOnly) = (configured[status.id], isBondedOnly)
         let result = try await edit { contents in
             guard let original else { return contents.change(status, isBondedOnly: isBondedOnly, body) }
@@ -88,7 +89,7 @@ extension AccessorySetup {
         // The administrator's word on its profile is the last.
         guard original?.profileID == nil else { return false }
         let configuration: AccessoryConfiguration?
-        do throws(AccessorySetupError) {
+        do throws(AccessoryError) {
             configuration = try await edit { contents in
                 if let original {
                     var change = contents.changes[id] ?? AccessoryStore.Change()

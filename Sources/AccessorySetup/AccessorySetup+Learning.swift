@@ -6,45 +6,13 @@ import Logging
 import MonotonicTime
 import Reactor
 import Settings
-
-/// Where a learning session is, and what came of it.
-public struct LearningReport: Hashable, Sendable {
-    /// What the person is to do.
-    public var progress = LearningProgress()
-    /// When done: the profile that was written.
-    public var profileID: String?
-    /// When done: its file, and the text in it.
-    public var file: String?
-    /// When done: the text in it.
-    public var text: String?
-    /// When done: the accessory that it is now; nil: none was added.
-    public var accessory: AccessoryID?
-    /// When failed: why; when done without the accessory that was wanted: why not.
-    public var problem: String?
-}
-
-/// What a person wants to learn.
-public struct LearningWish: Hashable, Sendable {
-    /// The Bluetooth address, in capitals; nil: any tagged input device or serial port.
-    public var address: String?
-    /// The name of the profile; nil: made from the device's.
-    public var name: String?
-    /// Whether the accessory is added with it.
-    public var addsAccessory: Bool
-
-    /// A wish.
-    public init(address: String?, name: String? = nil, addsAccessory: Bool = true) {
-        self.address = address?.uppercased()
-        self.name = name
-        self.addsAccessory = addsAccessory
-    }
-}
+import Vocabulary
 
 /// A session under way.
 struct LearningSession {
     /// Tells it from sessions before and after it.
     let number: Int
-    let wish: LearningWish
+    let request: LearningRequest
     var machine: LearningStateMachine
     /// nil when only local devices are listened to.
     var link: LearningLinkStateMachine?
@@ -58,32 +26,32 @@ struct LearningSession {
 
 extension AccessorySetup {
     /// Begins to learn a button. There is one session at a time; where it is, is told.
-    public func startLearning(_ wish: LearningWish) throws(AccessorySetupError) {
+    public func startLearning(_ request: LearningRequest) throws(AccessoryError) {
         guard learning == nil else {
-            throw AccessorySetupError(.busy, "a button is being learned already; wait until that is over")
+            throw AccessoryError(.busy, "a button is being learned already; wait until that is over")
         }
-        if let name = wish.name {
+        if let name = request.name {
             let id = AccessoryNames.name(from: name, fallback: "")
             guard !id.isEmpty, name.utf8.count <= 64 else {
-                throw AccessorySetupError(.invalid, "'\(name)' is no name: use letters and digits, at most 64")
+                throw AccessoryError(.invalid, "'\(name)' is no name: use letters and digits, at most 64")
             }
             guard library[id] == nil else {
-                throw AccessorySetupError(.alreadyConfigured, "there is a profile '\(id)' already; choose another name")
+                throw AccessoryError(.alreadyConfigured, "there is a profile '\(id)' already; choose another name")
             }
         }
         learningSessions += 1
         learning = LearningSession(
-            number: learningSessions, wish: wish, machine: LearningStateMachine(at: .now),
-            link: wish.address.map { LearningLinkStateMachine(address: $0) })
+            number: learningSessions, request: request, machine: LearningStateMachine(at: .now),
+            link: request.address.map { LearningLinkStateMachine(address: $0) })
         service.assumeIsolated { $0.setQuiet(true) }
         tellLearning(learning?.machine.progress)
         if let link = learning?.link { carryOut(link.firstActions) }
         observeAsNeeded()
-        if let problem = learningProblem(wish) {
+        if let problem = learningProblem(request) {
             if let session = learning { endLearning(session, keepsDevice: false) }
             throw problem
         }
-        if let address = wish.address {
+        if let address = request.address {
             if let device = scannedDevice(address) { happened(.device(device)) }
         } else {
             learn(.listening)
@@ -94,10 +62,10 @@ extension AccessorySetup {
     public func proceedLearning() { learn(.proceed) }
 
     /// Why nothing can be learned here now.
-    private func learningProblem(_ wish: LearningWish) -> AccessorySetupError? {
-        guard wish.address == nil else { return radio == .on ? nil : noRadio }
+    private func learningProblem(_ request: LearningRequest) -> AccessoryError? {
+        guard request.address == nil else { return radio == .on ? nil : noRadio }
         guard localDevices.isEmpty else { return nil }
-        return AccessorySetupError(
+        return AccessoryError(
             .notFound,
             "no input device or serial port is tagged: write a udev rule for it first (docs/installers-input.md), or give a "
                 + "Bluetooth address")
@@ -106,14 +74,14 @@ extension AccessorySetup {
     /// Ends the session without a profile, if it is not over.
     public func cancelLearning() {
         guard let session = learning else { return }
-        if session.isAdding, let address = session.wish.address { cancelAdding(address: address) }
+        if session.isAdding, let address = session.request.address { cancelAdding(address: address) }
         endLearning(session, keepsDevice: false)
     }
 
     // MARK: In
 
     func learn(_ report: BluetoothReport) {
-        guard let session = learning, let address = session.wish.address else { return }
+        guard let session = learning, let address = session.request.address else { return }
         switch report {
         case .device(let facts) where facts.address.uppercased() == address: happened(.device(facts))
         case .deviceRemoved(let id) where session.link?.device?.id == id: happened(.deviceRemoved)
@@ -141,7 +109,7 @@ extension AccessorySetup {
     /// A device of the address, or any when none is named.
     private func isListenedTo(_ id: LocalDeviceID) -> Bool {
         guard let session = learning else { return false }
-        guard let address = session.wish.address else { return true }
+        guard let address = session.request.address else { return true }
         return localDevices[id]?.address?.uppercased() == address
     }
 
@@ -201,14 +169,16 @@ extension AccessorySetup {
 
     private func tellLearning(_ progress: LearningProgress?) {
         guard let progress else { return }
-        learning?.report.progress = progress
+        learning?.report.step = progress.step
+        learning?.report.prompt = progress.prompt
+        learning?.report.round = progress.round
         if let report = learning?.report { handler(.learning(report)) }
     }
 
     private func failed(_ why: String) {
         guard var session = learning else { return }
-        session.report.progress.step = .failed
-        session.report.progress.prompt = ""
+        session.report.step = .failed
+        session.report.prompt = ""
         session.report.problem = why
         logger.notice("button not learned", metadata: ["why": "\(why)"])
         endLearning(session, keepsDevice: false)
@@ -223,10 +193,10 @@ extension AccessorySetup {
             case .characteristic, .stream: nil
             }
         let device = session.link?.device
-        let name = session.wish.name ?? local?.name ?? device?.name
+        let name = session.request.name ?? local?.name ?? device?.name
         let library = library
         let id = AccessoryNames.unique(AccessoryNames.name(from: name, fallback: "learned")) { library[$0] != nil }
-        let title = session.wish.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
+        let title = session.request.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
         let profile = AccessoryProfile(
             rule, id: id, title: title, device: device, local: local, date: AccessoryProfile.today)
         // What would not be understood at the next start is of no use.
@@ -251,7 +221,7 @@ extension AccessorySetup {
         logger.notice("button learned", metadata: ["profile": "\(profile.id)", "file": "\(file)"])
         await service.add(profile)
         guard learning?.number == number else { return }
-        learning?.report.profileID = profile.id
+        learning?.report.profile = profile.id
         learning?.report.file = file
         learning?.report.text = profile.text
         await finish(profile, of: number, device: device, local: local)
@@ -263,7 +233,7 @@ extension AccessorySetup {
     ) async {
         let statuses = await service.statuses
         guard let session = learning, session.number == number else { return }
-        if let address = session.wish.address, session.wish.addsAccessory, local == nil || device != nil {
+        if let address = session.request.address, session.request.addsAccessory, local == nil || device != nil {
             let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
             if let old {
                 // It is one already: from now on with what it was taught.
@@ -279,10 +249,10 @@ extension AccessorySetup {
                 return done(nil, unused)
             }
             learning?.isAdding = true
-            learning?.report.progress.step = .connecting
-            learning?.report.progress.prompt = "Learned. Adding it…"
+            learning?.report.step = .connecting
+            learning?.report.prompt = "Learned. Adding it…"
             if let report = learning?.report { handler(.learning(report)) }
-            do throws(AccessorySetupError) {
+            do throws(AccessoryError) {
                 let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
                 if let session = learning, session.number == number { done(added.id, session) }
             } catch {
@@ -300,9 +270,9 @@ extension AccessorySetup {
     private func done(_ accessory: AccessoryID?, _ old: LearningSession) {
         guard var session = learning else { return }
         session.report = old.report
-        session.report.progress.step = .done
-        session.report.progress.prompt = ""
-        session.report.accessory = accessory
+        session.report.step = .done
+        session.report.prompt = ""
+        session.report.accessory = accessory?.text
         endLearning(session, keepsDevice: accessory != nil)
         handler(.learning(session.report))
     }

@@ -7,15 +7,16 @@ import Logging
 import MonotonicTime
 import Reactor
 import Settings
+import Vocabulary
 
 /// What setting up tells, on the loop, in order.
 public enum AccessorySetupEvent: Sendable {
     /// A scan found a device, or something about it is different.
-    case found(ScannedDevice)
+    case found(DiscoveredDevice)
     /// A device is no longer known to the system's Bluetooth.
     case lost(address: String)
     /// Where the addition of this address is.
-    case progress(address: String, AdditionStep)
+    case progress(address: String, AddStep)
     /// Where the learning session is.
     case learning(LearningReport)
     /// An accessory has come, gone or changed in a way that no `AccessoryEvent` tells.
@@ -44,7 +45,7 @@ public actor AccessorySetup {
         var isScanning = false
         /// How many scans there had been when it began.
         let scansBefore: Int
-        let answer: CheckedContinuation<Result<[String], AccessorySetupError>, Never>
+        let answer: CheckedContinuation<Result<[String], AccessoryError>, Never>
     }
 
     let service: AccessoryService
@@ -124,8 +125,8 @@ public actor AccessorySetup {
     /// - Returns: What `change` returned, when its change is on the disk.
     /// - Throws: `.notSaved`; then everything is as it was before.
     func edit<T: Sendable>(
-        _ change: @Sendable (inout AccessoryStore.Contents) throws(AccessorySetupError) -> T
-    ) async throws(AccessorySetupError) -> T {
+        _ change: @Sendable (inout AccessoryStore.Contents) throws(AccessoryError) -> T
+    ) async throws(AccessoryError) -> T {
         if editsWaiting == nil {
             editsWaiting = []
         } else {
@@ -137,7 +138,7 @@ public actor AccessorySetup {
         do throws(FileError) {
             try await disk.perform { [store, new] () throws(FileError) in try store.save(new) }
         } catch {
-            throw AccessorySetupError(.notSaved, "\(error); nothing was changed")
+            throw AccessoryError(.notSaved, "\(error); nothing was changed")
         }
         contents = new
         return result
@@ -148,7 +149,7 @@ public actor AccessorySetup {
     /// Begins or ends a person's scan. What is found is told; what is known is in `devices`.
     ///
     /// - Throws: When there is no Bluetooth.
-    public func setScanning(_ isOn: Bool) throws(AccessorySetupError) {
+    public func setScanning(_ isOn: Bool) throws(AccessoryError) {
         let wasScanned = isScannedByPerson
         isScannedByPerson = isOn
         observeAsNeeded()
@@ -161,8 +162,8 @@ public actor AccessorySetup {
         scanAsNeeded()
     }
 
-    var noRadio: AccessorySetupError {
-        AccessorySetupError(
+    var noRadio: AccessoryError {
+        AccessoryError(
             .notFound,
             radio == .noService
                 ? "the Bluetooth service is not running: systemctl start bluetooth"
@@ -170,7 +171,7 @@ public actor AccessorySetup {
     }
 
     /// The devices that are known now, the strongest first; while a person scans.
-    public var devices: [ScannedDevice] { isScannedByPerson ? scan.devices : [] }
+    public var devices: [DiscoveredDevice] { isScannedByPerson ? scan.devices : [] }
 
     // MARK: Observing
 

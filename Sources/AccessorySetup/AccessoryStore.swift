@@ -3,6 +3,7 @@
 import Accessories
 import Files
 import Settings
+import Vocabulary
 
 /// What a start finds: the settings of pttd.toml and what pttd keeps for itself, together.
 public struct RestoredAccessories: Sendable {

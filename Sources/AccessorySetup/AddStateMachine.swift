@@ -2,55 +2,13 @@
 import Accessories
 import BlueZ
 import MonotonicTime
-
-/// What a person says of an accessory to add.
-public struct AccessoryAddition: Hashable, Sendable {
-    /// The Bluetooth address, in capitals.
-    public var address: String
-    /// Its name; nil: made from the device's.
-    public var name: String?
-    /// The id of its profile; nil: it is recognised.
-    public var profileID: String?
-    /// Replaces the profile's gesture for its talk controls.
-    public var gesture: Gesture?
-    /// It has to be bonded.
-    public var isBondedOnly: Bool
-    /// It is paired, or not, whatever the profile says; nil: as the profile says.
-    public var pairs: Bool?
-
-    /// An accessory to add.
-    public init(
-        address: String, name: String? = nil, profileID: String? = nil, gesture: Gesture? = nil,
-        isBondedOnly: Bool = false, pairs: Bool? = nil
-    ) {
-        self.address = address.uppercased()
-        self.name = name
-        self.profileID = profileID
-        self.gesture = gesture
-        self.isBondedOnly = isBondedOnly
-        self.pairs = pairs
-    }
-}
-
-/// Where an addition is.
-public enum AdditionStep: String, Hashable, Sendable {
-    /// The device is being looked for.
-    case searching
-    /// It is being connected.
-    case connecting
-    /// It is being paired.
-    case pairing
-    /// Its services are being looked at.
-    case recognising
-    /// Its buttons are being subscribed to.
-    case subscribing
-}
+import Vocabulary
 
 /// The rules of one addition. What the fleet does for every accessory (connect, recognise, trust, subscribe) it does here, too; this
 /// watches it, does what only a person may ask for, and gives up in time.
 struct AddStateMachine: Sendable {
     /// How long each step may take; together less than callers wait.
-    static let times: [AdditionStep: Duration] = [
+    static let times: [AddStep: Duration] = [
         .searching: .seconds(30), .connecting: .seconds(30), .pairing: .seconds(30), .recognising: .seconds(25),
         .subscribing: .seconds(20),
     ]
@@ -74,7 +32,7 @@ struct AddStateMachine: Sendable {
     }
 
     enum Action: Equatable, Sendable {
-        case progress(AdditionStep)
+        case progress(AddStep)
         /// A scan is wanted, or no more.
         case scan(Bool)
         case configure(AccessoryConfiguration)
@@ -82,11 +40,11 @@ struct AddStateMachine: Sendable {
         case command(BluetoothCommand)
         case save(AccessoryConfiguration)
         /// It is over: the notes, or why not.
-        case finished(Result<[String], AccessorySetupError>)
+        case finished(Result<[String], AccessoryError>)
     }
 
     private enum Phase: Equatable, Sendable {
-        case step(AdditionStep)
+        case step(AddStep)
         case saving
         case over
     }
@@ -191,7 +149,7 @@ struct AddStateMachine: Sendable {
         }
     }
 
-    private mutating func go(to step: AdditionStep, at now: Instant) -> [Action] {
+    private mutating func go(to step: AddStep, at now: Instant) -> [Action] {
         phase = .step(step)
         until = now + (Self.times[step] ?? .zero)
         return [.progress(step)]
@@ -364,14 +322,14 @@ struct AddStateMachine: Sendable {
     }
 
     /// Takes everything back.
-    private mutating func fail(_ kind: AccessorySetupError.Kind, _ why: String) -> [Action] {
+    private mutating func fail(_ code: AccessoryError.Code, _ why: String) -> [Action] {
         phase = .over
         var actions: [Action] = [.scan(false)]
         if let device, hasAskedToPair { actions.append(.command(.cancelPairing(device: device.id))) }
         if let configuration { actions.append(.unconfigure(configuration.id)) }
         // Heard only before; what was made of it here is of no use to anybody.
         if let device, !wasKnown, configuration != nil { actions.append(.command(.remove(device: device.id))) }
-        return actions + [.finished(.failure(AccessorySetupError(kind, why)))]
+        return actions + [.finished(.failure(AccessoryError(code, why)))]
     }
 
     private static func words(_ failure: BluetoothFailure?) -> String {

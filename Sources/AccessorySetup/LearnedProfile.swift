@@ -2,6 +2,7 @@
 import Accessories
 import BlueZ
 import Glibc
+import Vocabulary
 
 extension AccessoryProfile {
     /// The profile of a learned button.

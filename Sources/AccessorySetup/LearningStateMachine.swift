@@ -1,33 +1,16 @@
 // Learning a button: what the person is asked, when, and what is made of the answers.
 import Accessories
 import MonotonicTime
+import Vocabulary
 
 /// Where a learning session is, for the person.
-public struct LearningProgress: Hashable, Sendable {
+struct LearningProgress: Hashable, Sendable {
     /// What the person is to do.
-    public enum Step: String, Hashable, Sendable {
-        /// Nothing yet: the device is being connected.
-        case connecting
-        /// Touch nothing.
-        case quiet
-        /// Press, and hold.
-        case press
-        /// Let go.
-        case release
-        /// Press every other key once.
-        case others
-        /// Nothing any more: a profile has been written.
-        case done
-        /// Nothing any more: it came to nothing.
-        case failed
-    }
-
-    /// What the person is to do.
-    public var step = Step.connecting
+    var step = LearningStep.connecting
     /// The same in words.
-    public var prompt = ""
+    var prompt = ""
     /// How often the person has been asked to press.
-    public var round = 0
+    var round = 0
 }
 
 /// The rules of one learning session.
@@ -336,7 +319,7 @@ struct LearningStateMachine: Sendable {
         }
     }
 
-    private mutating func show(_ step: LearningProgress.Step, _ prompt: String) -> [Action] {
+    private mutating func show(_ step: LearningStep, _ prompt: String) -> [Action] {
         progress.step = step
         progress.prompt = prompt
         return [.progress(progress)]

@@ -2,28 +2,7 @@
 import Accessories
 import BlueZ
 import MonotonicTime
-
-/// A Bluetooth device, as the person who looks for a button is shown it.
-public struct ScannedDevice: Hashable, Sendable {
-    /// Its address.
-    public var address: String
-    /// The name it advertises; nil: none.
-    public var name: String?
-    /// How strongly it is heard, in dBm; nil: not in sight.
-    public var signalStrength: Int?
-    /// The id of the profile that probably fits; nil: none does.
-    public var profileID: String?
-    /// That profile's title.
-    public var profileTitle: String?
-    /// Why it cannot be a talk button; nil: nothing is known against it.
-    public var refusal: String?
-    /// Whether the system is paired with it.
-    public var isPaired: Bool
-    /// Whether there is a connection.
-    public var isConnected: Bool
-    /// The accessory that it is already; nil: it is none.
-    public var accessory: AccessoryID?
-}
+import Vocabulary
 
 /// The devices that are known, and what has been told of them.
 struct ScanStateMachine: Sendable {
@@ -50,7 +29,7 @@ struct ScanStateMachine: Sendable {
     }
 
     enum Action: Equatable, Sendable {
-        case found(ScannedDevice)
+        case found(DiscoveredDevice)
         case lost(address: String)
     }
 
@@ -58,7 +37,7 @@ struct ScanStateMachine: Sendable {
         var facts: DeviceFacts
         var strength: Int?
         var heardAt: Instant?
-        var told: ScannedDevice?
+        var told: DiscoveredDevice?
         var toldAt: Instant?
         /// Kept, for a look at the library is long.
         var profile: AccessoryProfile?
@@ -74,7 +53,7 @@ struct ScanStateMachine: Sendable {
     init(library: ProfileLibrary) { self.library = library }
 
     /// Everything that is known, the strongest first.
-    var devices: [ScannedDevice] {
+    var devices: [DiscoveredDevice] {
         entries.values.map { shown($0) }.sorted {
             ($0.signalStrength ?? .min, $1.address) > ($1.signalStrength ?? .min, $0.address)
         }
@@ -172,7 +151,7 @@ struct ScanStateMachine: Sendable {
         return actions
     }
 
-    private func isNews(_ new: ScannedDevice, _ old: ScannedDevice?) -> Bool {
+    private func isNews(_ new: DiscoveredDevice, _ old: DiscoveredDevice?) -> Bool {
         guard var old else { return true }
         if let before = old.signalStrength, let now = new.signalStrength, abs(before - now) < Self.strengthStep {
             old.signalStrength = now
@@ -180,11 +159,17 @@ struct ScanStateMachine: Sendable {
         return new != old
     }
 
-    private func shown(_ entry: Entry) -> ScannedDevice {
+    private func shown(_ entry: Entry) -> DiscoveredDevice {
         let facts = entry.facts
-        return ScannedDevice(
-            address: facts.address, name: facts.name, signalStrength: entry.strength, profileID: entry.profile?.id,
-            profileTitle: entry.profile?.title, refusal: entry.refusal, isPaired: facts.isPaired,
-            isConnected: facts.isConnected, accessory: accessories[facts.address.uppercased()])
+        var device = DiscoveredDevice(address: facts.address)
+        device.name = facts.name ?? ""
+        device.signalStrength = entry.strength
+        device.profile = entry.profile?.id
+        device.profileTitle = entry.profile?.title
+        device.refusal = entry.refusal
+        device.isPaired = facts.isPaired
+        device.isConnected = facts.isConnected
+        device.accessory = accessories[facts.address.uppercased()]?.text
+        return device
     }
 }

@@ -9,6 +9,7 @@ import MonotonicTime
 import PushToTalkCore
 import Reactor
 import RelayClient
+import Vocabulary
 
 /// The events that the bridge reports to the user interface and to controls.
 public enum BridgeEvent: Sendable, Equatable {
@@ -194,11 +195,9 @@ public actor Bridge {
         }
     }
 
-    private func captured(_ frame: EncodedFrame) {
+    private func captured(_ frame: OutgoingFrame) {
         // The straight line of every frame: no queue, no rule.
-        let outgoing = OutgoingFrame(
-            payload: frame.payload, samples: UInt32(clamping: frame.samplesPerFrame), capturedAt: frame.captureTime)
-        link?.assumeIsolated { $0.send(outgoing) }
+        link?.assumeIsolated { $0.send(frame) }
     }
 
     private func handle(_ event: BridgeStateMachine.Event) {
@@ -248,7 +247,7 @@ public actor Bridge {
         case .setExpectedLoss(let percent): channel.assumeIsolated { $0.setExpectedLoss(percent: percent) }
         case .beginReception(let participant, let burst):
             channel.assumeIsolated { $0.burstBegan(participant, burst) }
-        case .play(let frame, let burst): play(frame, burst)
+        case .play(let frame, let burst): channel.assumeIsolated { $0.received(frame, burst) }
         case .endReception(let burst): channel.assumeIsolated { $0.burstEnded(lastSequence: nil, burst) }
         case .beginBurst(let priority):
             guard let burst = link?.assumeIsolated({ $0.beginBurst(priority: priority) }) else { return }
@@ -298,13 +297,6 @@ public actor Bridge {
                 logger.warning("the channel refused a request", metadata: ["why": "\(error.explanation)"])
             }
         }
-    }
-
-    private func play(_ frame: ReceivedFrame, _ burst: TalkBurst?) {
-        let packet = ReceivedPacket(
-            sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired, isLate: frame.isLate)
-        channel.assumeIsolated { $0.received(packet, burst) }
     }
 }
 

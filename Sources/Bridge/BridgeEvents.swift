@@ -3,6 +3,7 @@ import Accessories
 import ChannelService
 import PushToTalkCore
 import RelayClient
+import Vocabulary
 
 extension BridgeStateMachine {
     /// Something that happened in one of the modules that it joins.

@@ -2,6 +2,7 @@
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
+import Vocabulary
 
 /// An emergency that has not begun yet.
 struct EmergencyRetry: Hashable, Sendable {
@@ -37,7 +38,7 @@ extension BridgeStateMachine {
 
     /// The floor may be free now.
     mutating func retryEmergency(at now: Instant) {
-        let isOpen = (speakers.isEmpty && !isParticipantActive) || outlook?.isOpenToEmergencies == true
+        let isOpen = (speakers.isEmpty && !isParticipantActive) || outlook?.emergency == .idle
         guard let emergencyRetry, !emergencyRetry.isTrying, key.isHeld, isOpen, serviceStatus == .ready else { return }
         self.emergencyRetry?.isTrying = true
         actions.append(.beginTransmitting(TalkKey.Holder.accessories.source, floor: floorOutlook))

@@ -3,6 +3,7 @@ import ChannelService
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
+import Vocabulary
 
 extension BridgeStateMachine {
     mutating func heard(_ event: RelayLinkEvent) {
@@ -27,7 +28,7 @@ extension BridgeStateMachine {
         case .burstEnded(let member, _, _): silence { $0.member == member }
         case .talkersAllowed(let number): talkersAllowed = max(1, number)
         case .floorQueueOffered(let isOffered): (hasFloorQueue, outlook) = (isOffered, nil)
-        case .floorOutlook(let new): outlook = new
+        case .floorOutlook(let normal, let emergency): outlook = (normal, emergency)
         case .floorQueued(let queued, let position) where queued == burst:
             emergencyRetry = nil
             actions.append(.floorQueued(position: position))

@@ -5,6 +5,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
+import Vocabulary
 
 /// The rules that join the talk key, the channel manager and the relay's link on one channel.
 ///
@@ -31,8 +32,8 @@ public struct BridgeStateMachine: Sendable {
     var isFloorTaken = false
     /// A request for a taken floor waits and is not refused.
     var hasFloorQueue = false
-    /// What the relay would say to a request now; `nil` when it does not tell.
-    var outlook: FloorView.Outlook?
+    /// What a request would meet now, by the relay's word; `nil` when it does not tell.
+    var outlook: (normal: FloorOutlook, emergency: FloorOutlook)?
     /// The channel manager waits for the floor, for which the burst has been begun.
     var isWaiting = false
     /// What waits has got the floor: it begins in a moment.
@@ -82,11 +83,10 @@ public struct BridgeStateMachine: Sendable {
     var floorOutlook: FloorOutlook {
         guard hasLink else { return .unknown }
         if isLinkComing, programStatus == .ready { return .reconnecting }
-        if outlook?.isListenOnly == true { return .listenOnly }
-        guard isFloorTaken else { return .idle }
-        // It is shared, or will be taken from who has it.
-        if let outlook, key.isUrgent ? outlook.isOpenToEmergencies : outlook.isOpen { return .idle }
-        return hasFloorQueue ? .queueable : .unknown
+        let told = key.isUrgent ? outlook?.emergency : outlook?.normal
+        if told == .listenOnly { return .listenOnly }
+        // A taken floor may be shared, or may be taken from who has it.
+        return isFloorTaken ? told ?? (hasFloorQueue ? .queueable : .unknown) : .idle
     }
 
     /// Whether `holder` presses the talk key.

@@ -2,6 +2,7 @@
 import FoundationEssentials
 import PushToTalkCore
 import RelayProtocol
+import Vocabulary
 
 /// A program with a channel manager, as it is on the bus now.
 public struct BusProgram: Hashable, Sendable {
@@ -55,7 +56,7 @@ public struct ChannelMembership: Hashable, Sendable {
     /// How long one transmission may last; nil: the daemon's limit.
     public var talkTimeLimit: Duration?
     /// The push token it had, when it is restored.
-    public var token: PushToTalkCore.PushToken?
+    public var token: PushToken?
 
     /// A membership with Apple's defaults.
     public init(

@@ -3,6 +3,7 @@
 import Audio
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 /// A sound system, as the channel service uses it. Confined to the service's loop.
 ///
@@ -29,9 +30,9 @@ protocol AudioSession: AnyObject {
     /// `ChannelManagerStateMachine.Action.stopCapture`.
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
     /// Sounds a tone over whatever is playing.
-    func play(_ tone: ChannelTone)
+    func play(_ tone: Tone)
     /// Plays a received packet on a voice, below `PlaybackEngine.voicesMax`. False: it was dropped.
-    func play(_ packet: ReceivedPacket, voice: Int) -> Bool
+    func play(_ packet: ReceivedFrame, voice: Int) -> Bool
     /// Packets that were handed over and wait to be played, on all voices; as of a moment ago.
     var packetsHeld: Int { get }
     /// The burst being played on a voice ends with this packet; `played` follows once it was heard.
@@ -53,8 +54,8 @@ enum AudioSessionEvent {
     /// The microphone records: its first sample was there at `firstSampleAt`.
     case captureBegan(firstSampleAt: Instant)
     /// A frame of the running transmission, its tail included.
-    case frame(EncodedFrame)
-    /// How loud own speech is, in dBFS (`EncodedFrame.levelMin`…0): ten times a second at most while it is captured.
+    case frame(OutgoingFrame)
+    /// How loud own speech is, in dBFS (`OutgoingFrame.levelMin`…0): ten times a second at most while it is captured.
     case level(Float)
     /// The tail is over, and its last frame has been delivered.
     case captureEnded

@@ -5,6 +5,7 @@ import FoundationEssentials
 import Logging
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 extension ChannelService {
     /// A participant's burst begins: they are shown as speaking until it has been heard to its end. While another burst
@@ -17,14 +18,14 @@ extension ChannelService {
     }
 
     /// A packet of the burst. Outside of a burst it is dropped and counted.
-    public func received(_ packet: ReceivedPacket, _ burst: TalkBurst? = nil) { receive(.packet(packet, burst)) }
+    public func received(_ packet: ReceivedFrame, _ burst: TalkBurst? = nil) { receive(.packet(packet, burst)) }
 
     /// The burst ends with the packet of this sequence number; nil: with the last one that came.
     public func burstEnded(lastSequence: UInt16?, _ burst: TalkBurst? = nil) {
         receive(.ended(lastSequence: lastSequence, burst))
     }
 
-    func receive(_ event: ListeningStateMachine.Event) {
+    func receive(_ event: ReceptionEvent) {
         guard !isClosed else { return }
         if machine.channel?.media == .application, event.isOfLink {
             if case .packet = event { statistics.packetsDropped += 1 }
@@ -66,7 +67,7 @@ extension ChannelService {
     ///   - packets: All of it, in the order of the sequence numbers.
     /// - Throws: Why not; the person hears the deny tone.
     public func replay(
-        _ participant: PTParticipant, _ packets: [ReceivedPacket], channelUUID: UUID
+        _ participant: PTParticipant, _ packets: [ReceivedFrame], channelUUID: UUID
     ) throws(PTChannelError) {
         try replayOrRefuse(channelUUID) { service in
             packets.isEmpty ? nil : service.replays.replay(participant, packets, at: .now)
@@ -112,7 +113,7 @@ extension ChannelService {
         }
     }
 
-    private func play(_ packet: ReceivedPacket, _ voice: Int) {
+    private func play(_ packet: ReceivedFrame, _ voice: Int) {
         switch machine.audioSession {
         case .active, .activating:
             if audio.play(packet, voice: voice) {
@@ -150,7 +151,7 @@ extension ChannelService {
             statistics.framesSent += 1
             if isFirstFrame {
                 isFirstFrame = false
-                log("first frame out", ["captured": "\(frame.captureTime.nanoseconds)"])
+                log("first frame out", ["captured": "\(frame.capturedAt.nanoseconds)"])
             }
             keep(frame)
             frameHandler?(frame)

@@ -2,6 +2,7 @@
 
 import Audio
 import PushToTalkCore
+import Vocabulary
 
 /// Speech as it passes, encoded and in the clear: others' as it comes, whether it is heard or not, and own. Where several may talk at
 /// once, others' bursts have numbers.
@@ -9,13 +10,13 @@ public enum SpeechEvent: Equatable, Sendable {
     /// Somebody else's burst begins on the channel of this name.
     case began(PTParticipant, channel: String, TalkBurst? = nil)
     /// A packet of it; one that was asked for again comes late.
-    case packet(ReceivedPacket, TalkBurst? = nil)
+    case packet(ReceivedFrame, TalkBurst? = nil)
     /// Nothing more of it comes.
     case ended(TalkBurst? = nil)
     /// Nothing more comes of anybody: the channel has been left.
     case left
     /// A frame of own speech on the channel of this name.
-    case ownFrame(EncodedFrame, channel: String)
+    case ownFrame(OutgoingFrame, channel: String)
     /// The own transmission's sound is complete; `erased`: none of it was said to anybody.
     case ownEnded(erased: Bool)
 }
@@ -25,7 +26,7 @@ extension ChannelService {
     public func setSpeechHandler(_ handler: (@Sendable (SpeechEvent) -> Void)?) { speechHandler = handler }
 
     /// What comes from the relay is kept, whether it is heard or not.
-    func keep(_ event: ListeningStateMachine.Event) {
+    func keep(_ event: ReceptionEvent) {
         switch event {
         case .began(let participant, let burst):
             replays.began(participant, burst)
@@ -40,7 +41,7 @@ extension ChannelService {
         }
     }
 
-    func keep(_ frame: EncodedFrame) { speechHandler?(.ownFrame(frame, channel: channelName)) }
+    func keep(_ frame: OutgoingFrame) { speechHandler?(.ownFrame(frame, channel: channelName)) }
 
     func keepOwn(erased: Bool) { speechHandler?(.ownEnded(erased: erased)) }
 

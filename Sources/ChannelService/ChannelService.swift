@@ -7,6 +7,7 @@ import Logging
 import MonotonicTime
 import PushToTalkCore
 import Reactor
+import Vocabulary
 
 /// The one channel manager of this machine, on an event loop.
 ///
@@ -35,7 +36,7 @@ public actor ChannelService {
     var sessionProblem: String?
     var microphoneProblem: String?
     var speakerProblem: String?
-    var inputLevel = EncodedFrame.levelMin
+    var inputLevel = OutgoingFrame.levelMin
     private var levelTold: Float?
     private var levelHandler: (@Sendable (Float?) -> Void)?
 
@@ -43,7 +44,7 @@ public actor ChannelService {
     private(set) var isHandling = false
     private var observers: [(token: ChannelObserverToken, handler: @Sendable (ChannelServiceEvent) -> Void)] = []
     var speechHandler: (@Sendable (SpeechEvent) -> Void)?
-    private(set) var frameHandler: (@Sendable (EncodedFrame) -> Void)?
+    private(set) var frameHandler: (@Sendable (OutgoingFrame) -> Void)?
     private var completions: [RequestIdentifier: @Sendable (PTChannelError?) -> Void] = [:]
     private var lastIdentifier: UInt64 = 0
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
@@ -110,7 +111,7 @@ public actor ChannelService {
     /// After each `didBeginTransmitting` come its frames. There may be none, and the tail's frames come after
     /// `didEndTransmitting`. One notice `transmissionAudioFinished` follows, and only then may the next transmission
     /// begin.
-    public func setFrameHandler(_ handler: (@Sendable (EncodedFrame) -> Void)?) {
+    public func setFrameHandler(_ handler: (@Sendable (OutgoingFrame) -> Void)?) {
         frameHandler = handler
     }
 
@@ -199,7 +200,7 @@ public actor ChannelService {
     }
 
     /// Sounds a tone as feedback to a control.
-    public func signal(_ tone: ChannelTone) { handle(.signal(tone)) }
+    public func signal(_ tone: Tone) { handle(.signal(tone)) }
 
     /// Ends the current activity, refuses new requests, and returns when the sound devices are released. The channel is not left.
     public func shutdown() async {
@@ -258,11 +259,8 @@ public actor ChannelService {
         case .deactivateAudioSession(let playOut): audio.deactivate(playOut)
         case .startCapture(let start):
             isFirstFrame = true
-            inputLevel = EncodedFrame.levelMin
-            switch start {
-            case .atOnce: audio.startCapture(.atOnce)
-            case .afterGoAhead: audio.startCapture(.afterGoAhead)
-            }
+            inputLevel = OutgoingFrame.levelMin
+            audio.startCapture(start)
         case .stopCapture(let stop): audio.stopCapture(stop)
         case .playTone(let tone): audio.play(tone)
         case .complete(let request, let error): completions.removeValue(forKey: request)?(error)

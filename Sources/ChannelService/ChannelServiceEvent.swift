@@ -3,6 +3,7 @@
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 /// What happened on the channel, in order, one at a time.
 public enum ChannelServiceEvent: Hashable, Sendable {

@@ -5,6 +5,7 @@ import Logging
 import MonotonicTime
 import PushToTalkCore
 import Reactor
+import Vocabulary
 
 extension DeviceAudioSession {
     func startCapture(_ start: CaptureStart) {

@@ -5,9 +5,10 @@ import Logging
 import MonotonicTime
 import PushToTalkCore
 import Reactor
+import Vocabulary
 
 extension DeviceAudioSession {
-    func play(_ tone: ChannelTone) {
+    func play(_ tone: Tone) {
         if tone == .microphoneOn, goAheadSounded {
             goAheadSounded = false
             return
@@ -17,12 +18,8 @@ extension DeviceAudioSession {
             return
         }
         do throws(AudioError) {
-            let sounds = Tone.sounds(of: tone)
-            try openSpeaker().play(sounds[0])
-            tonesPlaying += sounds.count
-            // The newer of two that count is right.
-            tonesPlaying -= soundsQueued.count
-            soundsQueued = Array(sounds.dropFirst())
+            try openSpeaker().play(tone)
+            tonesPlaying += 1
         } catch {
             speakerBlocked = true
             handler?(.playbackFailed(reason: "\(error)"))
@@ -43,7 +40,7 @@ extension DeviceAudioSession {
         }
     }
 
-    func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
+    func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
         guard !speakerBlocked else { return false }
         do throws(AudioError) {
             guard try openSpeaker().enqueue(packet, voice: voice) else { return false }
@@ -72,7 +69,6 @@ extension DeviceAudioSession {
         if voicesPlaying.isEmpty {
             speaker?.flush()
             tonesPlaying = 0
-            soundsQueued = []
         } else {
             speaker?.flush(voice: voice)
         }
@@ -98,7 +94,7 @@ extension DeviceAudioSession {
         switch event {
         case .prepared: return
         case .toneBegan(let tone, let firstSampleAt):
-            if tone == .micOn { goAhead(from: firstSampleAt) }
+            if tone == .microphoneOn { goAhead(from: firstSampleAt) }
             return
         case .began(let voice, _, _, _, _):
             voicesPlaying.insert(voice)
@@ -119,20 +115,13 @@ extension DeviceAudioSession {
                 return
             }
             tonesPlaying = max(0, tonesPlaying - 1)
-            playNextSound()
         case .failed(let error):
             goAhead(from: .now)
             tonesPlaying = 0
-            soundsQueued = []
             handler?(.playbackFailed(reason: "\(error)"))
             tonesFinished(heard: false)
         }
         finishDeactivating()
-    }
-
-    func playNextSound() {
-        guard !soundsQueued.isEmpty else { return }
-        speaker?.play(soundsQueued.removeFirst())
     }
 
     func toneHeard() {

@@ -40,8 +40,6 @@ final class DeviceAudioSession: AudioSession {
     /// The microphone is to stop within this turn of the loop, unless the next transmission takes it over running.
     var abortPending = false
     var tonesPlaying = 0
-    /// Sounds that wait for the one that plays: tones of several sounds are heard one after the other.
-    var soundsQueued: [Tone] = []
     /// The voices on which speech plays.
     var voicesPlaying: Set<Int> = []
     var deactivating = false
@@ -104,7 +102,6 @@ final class DeviceAudioSession: AudioSession {
         if playOut == .drop {
             speaker?.flush()
             tonesPlaying = 0
-            soundsQueued = []
             voicesPlaying = []
             tonesFinished(heard: false)
         }
@@ -143,7 +140,6 @@ final class DeviceAudioSession: AudioSession {
         speaker?.close()
         speaker = nil
         tonesPlaying = 0
-        soundsQueued = []
         voicesPlaying = []
     }
 

@@ -21,14 +21,14 @@ public struct TalkBurst: Hashable, Sendable {
 /// heard for the longest time.
 struct ListeningStateMachine: Sendable {
     private struct Voice: Sendable {
-        var reception = ReceptionStateMachine()
+        var reception: ReceptionStateMachine
         /// The burst that came to it last.
         var burst: TalkBurst?
         /// The participant that is heard on it, and its number in the order of the begins.
         var heard: (participant: PTParticipant, order: UInt64)?
     }
 
-    private var voices = [Voice](repeating: Voice(), count: PlaybackEngine.voicesMax)
+    private var voices = (0..<PlaybackEngine.voicesMax).map { Voice(reception: ReceptionStateMachine(voice: $0)) }
     /// The voice whose participant was reported to the channel manager.
     private var told: Int?
     private var beginnings: UInt64 = 0
@@ -71,22 +71,22 @@ struct ListeningStateMachine: Sendable {
     /// What would not be heard if all were dropped now.
     func unheard(at now: Instant) -> [UnheardSpeech] { voices.compactMap { $0.reception.unheard(at: now) } }
 
-    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+    mutating func handle(_ event: ReceptionEvent, at now: Instant) -> [ReceptionAction] {
         switch event {
         case .began(let participant, let burst): return began(participant, burst, at: now)
-        case .packet(let packet, let burst):
+        case .packet(_, let burst):
             guard let voice = voice(of: burst) else {
                 strays += 1
                 return []
             }
-            return pass(.packet(packet), to: voice, at: now)
-        case .ended(let lastSequence, let burst):
+            return pass(event, to: voice, at: now)
+        case .ended(_, let burst):
             cut.removeAll { $0.burst == burst }
             guard let voice = voice(of: burst) else { return [] }
-            return pass(.ended(lastSequence: lastSequence), to: voice, at: now)
-        case .replay(let burst): return canReplay ? pass(.replay(burst), to: 0, at: now) : []
-        case .replayStopped: return pass(.replayStopped, to: 0, at: now)
-        case .played(let voice): return pass(.played, to: voice, at: now)
+            return pass(event, to: voice, at: now)
+        case .replay: return canReplay ? pass(event, to: 0, at: now) : []
+        case .replayStopped: return pass(event, to: 0, at: now)
+        case .played(let voice): return pass(event, to: voice, at: now)
         case .refused: return refused(at: now)
         case .transmissionEnded:
             isOwnTailGoing = true
@@ -98,7 +98,7 @@ struct ListeningStateMachine: Sendable {
         case .left:
             cut = []
             return []
-        case .deadlineReached: return voices.indices.flatMap { pass(.deadlineReached, to: $0, at: now) }
+        case .deadlineReached: return voices.indices.flatMap { pass(event, to: $0, at: now) }
         }
     }
 
@@ -108,7 +108,8 @@ struct ListeningStateMachine: Sendable {
         burst == nil ? 0 : voices.firstIndex { $0.burst == burst }
     }
 
-    private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [Action] {
+    private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [ReceptionAction]
+    {
         // One at a time: what was cut off is over, whether that was told or not.
         cut.removeAll { $0.burst == burst }
         let voice = burst == nil ? 0 : voice(for: participant)
@@ -129,24 +130,17 @@ struct ListeningStateMachine: Sendable {
             ?? voices.firstIndex { !$0.reception.isComing } ?? 0
     }
 
-    private mutating func pass(_ event: ReceptionStateMachine.Event, to voice: Int, at now: Instant) -> [Action] {
-        var actions: [Action] = []
+    private mutating func pass(_ event: ReceptionEvent, to voice: Int, at now: Instant) -> [ReceptionAction] {
         voices[voice].reception.speakerHolds = speakerHolds
-        for action in voices[voice].reception.handle(event, at: now) {
-            switch action {
-            case .setParticipant(let participant): actions += hear(participant, on: voice)
-            case .play(let packet): actions.append(.play(packet, voice: voice))
-            case .endPlayback(let last): actions.append(.endPlayback(lastSequence: last, voice: voice))
-            case .dropPlayback: actions.append(.dropPlayback(voice: voice))
-            }
+        return voices[voice].reception.handle(event, at: now).flatMap { action in
+            if case .setParticipant(let participant) = action { hear(participant, on: voice) } else { [action] }
         }
-        return actions
     }
 
     // MARK: The channel manager
 
     /// Somebody, or nobody any more, is heard on a voice.
-    private mutating func hear(_ participant: PTParticipant?, on voice: Int) -> [Action] {
+    private mutating func hear(_ participant: PTParticipant?, on voice: Int) -> [ReceptionAction] {
         beginnings += 1
         voices[voice].heard = participant.map { (participant: $0, order: beginnings) }
         let active = voices.indices.filter { voices[$0].heard != nil }
@@ -157,7 +151,7 @@ struct ListeningStateMachine: Sendable {
         return [.setParticipant(active.flatMap { voices[$0].heard?.participant })]
     }
 
-    private mutating func refused(at now: Instant) -> [Action] {
+    private mutating func refused(at now: Instant) -> [ReceptionAction] {
         let actions = voices.indices.flatMap { pass(.refused, to: $0, at: now) }
         for voice in voices.indices where !voices[voice].reception.isDraining { voices[voice].heard = nil }
         if let told, voices[told].heard == nil { self.told = nil }
@@ -166,8 +160,8 @@ struct ListeningStateMachine: Sendable {
 
     /// Where one talks at a time the next one is heard as soon as this device talks no more; where others talk all the time, its own
     /// last words come first. So they do before what a press has cut off and the relay did not grant: that may yet be granted.
-    private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [Action] {
-        var actions: [Action] = []
+    private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [ReceptionAction] {
+        var actions: [ReceptionAction] = []
         for voice in voices.indices where (voices[voice].burst != nil) == isComplete {
             actions += pass(.transmissionEnded, to: voice, at: now)
         }
@@ -178,7 +172,7 @@ struct ListeningStateMachine: Sendable {
         return actions
     }
 
-    private mutating func cleared(at now: Instant) -> [Action] {
+    private mutating func cleared(at now: Instant) -> [ReceptionAction] {
         for voice in voices {
             guard voice.reception.isComing, let who = voice.reception.newestParticipant else { continue }
             cut.append((voice.burst, who))

@@ -3,6 +3,7 @@
 import Audio
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 /// A talk burst and those of its packets that have not been handed to the speaker.
 struct ReceivedBurst: Equatable, Sendable {
@@ -38,7 +39,7 @@ struct ReceivedBurst: Equatable, Sendable {
 
     private var announcedLast: UInt16?
     private var newest: UInt16?
-    private var waiting: [ReceivedPacket] = []
+    private var waiting: [ReceivedFrame] = []
     private var handedOver = 0
     /// When its turn came.
     private var begunAt: Instant?
@@ -63,7 +64,7 @@ struct ReceivedBurst: Equatable, Sendable {
     }
 
     /// A complete message that is replayed now.
-    init(replaying participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) {
+    init(replaying participant: PTParticipant, _ packets: [ReceivedFrame], at now: Instant) {
         // Nobody is to take it for somebody who speaks now.
         self.participant = PTParticipant(name: "\(participant.name) (again)", image: participant.image)
         talkBurst = nil
@@ -75,7 +76,7 @@ struct ReceivedBurst: Equatable, Sendable {
     }
 
     /// A packet came and waits: in its place, when it was asked for again.
-    mutating func append(_ packet: ReceivedPacket, at now: Instant) {
+    mutating func append(_ packet: ReceivedFrame, at now: Instant) {
         passed(packet, at: now)
         if packet.isLate { isLate = true }
         waiting.insert(
@@ -83,10 +84,10 @@ struct ReceivedBurst: Equatable, Sendable {
     }
 
     /// A packet came and was handed over.
-    mutating func passed(_ packet: ReceivedPacket, at now: Instant) {
+    mutating func passed(_ packet: ReceivedFrame, at now: Instant) {
         lastHeard = now
         // RFC 1982 order: the wrap of 16 bits is no step back.
-        if newest.map({ Int16(bitPattern: packet.sequence &- $0) > 0 }) ?? true { newest = packet.sequence }
+        if newest.map({ packet.sequence.sequenceDistance(from: $0) > 0 }) ?? true { newest = packet.sequence }
     }
 
     /// Nothing more will come; `lastSequence` as announced.
@@ -122,8 +123,8 @@ struct ReceivedBurst: Equatable, Sendable {
     private var ahead: Duration { isReplay ? Self.replayLead : Self.lead }
 
     /// The packets that are due at the speaker, at most `room` of them.
-    mutating func takeDue(at now: Instant, room: Int = .max) -> [ReceivedPacket] {
-        var due: [ReceivedPacket] = []
+    mutating func takeDue(at now: Instant, room: Int = .max) -> [ReceivedFrame] {
+        var due: [ReceivedFrame] = []
         while let nextDue, nextDue <= now {
             if due.count >= max(0, room), !holdsBackTooLong(at: now) {
                 // Whether there is some again is not known before the speaker has played.
@@ -158,8 +159,8 @@ struct ReceivedBurst: Equatable, Sendable {
         heldBack.map { now - $0.since >= Self.holdBackMax } ?? false
     }
 
-    private func isLater(_ packet: ReceivedPacket) -> Bool {
-        lastTimestamp.map { Int32(bitPattern: packet.timestamp &- $0) > 0 } ?? true
+    private func isLater(_ packet: ReceivedFrame) -> Bool {
+        lastTimestamp.map { packet.timestamp.timestampDistance(from: $0) > 0 } ?? true
     }
 
     private var nextPosition: Duration {
@@ -169,17 +170,17 @@ struct ReceivedBurst: Equatable, Sendable {
     /// How much later a packet is to be heard than the one that came before it; nil: it is the first.
     static func step(from last: UInt32?, to timestamp: UInt32) -> Duration {
         guard let last else { return .zero }
-        let step = Int32(bitPattern: timestamp &- last)
+        let step = timestamp.timestampDistance(from: last)
         let duration = Duration.nanoseconds(Int64(step) * 1_000_000_000 / Int64(audioClockRate))
         return min(max(.zero, duration), packetMax)
     }
 }
 
-extension RandomAccessCollection<ReceivedPacket> {
+extension RandomAccessCollection<ReceivedFrame> {
     /// Where a packet belongs among packets in the order of their sequence numbers. Found from the end, near which nearly all belong.
-    func placeBySequence(of packet: ReceivedPacket) -> Index {
+    func placeBySequence(of packet: ReceivedFrame) -> Index {
         var place = endIndex
-        while place > startIndex, Int16(bitPattern: self[index(before: place)].sequence &- packet.sequence) > 0 {
+        while place > startIndex, self[index(before: place)].sequence.sequenceDistance(from: packet.sequence) > 0 {
             place = index(before: place)
         }
         return place

@@ -21,7 +21,7 @@ extension ReceptionStateMachine {
         }
     }
 
-    mutating func follow(_ action: Action, at now: Instant) {
+    mutating func follow(_ action: ReceptionAction, at now: Instant) {
         switch action {
         case .play: playedSince = playedSince ?? now
         case .setParticipant, .dropPlayback: playedSince = nil

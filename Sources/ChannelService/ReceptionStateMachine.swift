@@ -4,6 +4,7 @@
 import Audio
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 /// One received talk burst after the other, as a state machine without I/O.
 ///
@@ -35,6 +36,8 @@ struct ReceptionStateMachine: Sendable {
     /// cannot shorten more slowly than a late one is handed over. 5 s of packets of 20 ms, which is less than `drainLimit`.
     static let speakerHoldsMax = 256
 
+    /// The voice of the speaker that plays it.
+    let voice: Int
     var state = State.idle
     /// Bursts that wait, the oldest first.
     private(set) var queue: [ReceivedBurst] = []
@@ -49,6 +52,8 @@ struct ReceptionStateMachine: Sendable {
     var playedSince: Instant?
     /// Whether a message is being heard again.
     var isReplaying = false
+
+    init(voice: Int = 0) { self.voice = voice }
 
     /// How many bursts wait for the one that plays.
     var burstsQueued: Int { queue.count }
@@ -72,31 +77,32 @@ struct ReceptionStateMachine: Sendable {
         }
     }
 
-    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+    mutating func handle(_ event: ReceptionEvent, at now: Instant) -> [ReceptionAction] {
         let actions = handled(event, at: now)
         for action in actions { follow(action, at: now) }
         return actions
     }
 
-    private mutating func handled(_ event: Event, at now: Instant) -> [Action] {
+    private mutating func handled(_ event: ReceptionEvent, at now: Instant) -> [ReceptionAction] {
         if isReplaying, let actions = interruptReplay(event, at: now) { return actions }
         return switch event {
         case .replay(let burst): replay(burst, at: now)
         case .replayStopped: stopReplay()
         case .began(let participant, let talkBurst): began(participant, talkBurst, at: now)
-        case .packet(let packet): received(packet, at: now)
-        case .ended(let lastSequence): ended(lastSequence, at: now)
+        case .packet(let packet, _): received(packet, at: now)
+        case .ended(let lastSequence, _): ended(lastSequence, at: now)
         case .played: if case .draining = state { finish(at: now) } else { [] }
         case .refused: refused(at: now)
         case .transmissionEnded: transmissionEnded(at: now)
         case .cleared: cleared()
         case .deadlineReached: deadlineReached(at: now)
+        case .ownSpeechComplete, .left: []
         }
     }
 
     // MARK: What comes
 
-    mutating func began(_ participant: PTParticipant, _ talkBurst: TalkBurst?, at now: Instant) -> [Action] {
+    mutating func began(_ participant: PTParticipant, _ talkBurst: TalkBurst?, at now: Instant) -> [ReceptionAction] {
         isDropping = false
         let burst = ReceivedBurst(participant, talkBurst, at: now)
         switch state {
@@ -123,7 +129,7 @@ struct ReceptionStateMachine: Sendable {
         if !isDropping { queue.append(burst) }
     }
 
-    private mutating func received(_ packet: ReceivedPacket, at now: Instant) -> [Action] {
+    private mutating func received(_ packet: ReceivedFrame, at now: Instant) -> [ReceptionAction] {
         if isDropping {
             packetsDropped += 1
             return []
@@ -139,13 +145,13 @@ struct ReceptionStateMachine: Sendable {
         let hasRoom = packetsQueued < Self.packetsQueuedMax
         switch state {
         case .receiving(var burst):
-            let actions: [Action]
+            let actions: [ReceptionAction]
             // It is not to be in two places while it grows: each packet would copy all that wait.
             state = .idle
             if packet.isLate { burst.beginLate(at: now) }
             if burst.waitingCount == 0, !packet.isLate {
                 burst.passed(packet, at: now)
-                actions = [.play(packet)]
+                actions = [.play(packet, voice: voice)]
             } else if hasRoom {
                 burst.append(packet, at: now)
                 actions = []
@@ -155,7 +161,7 @@ struct ReceptionStateMachine: Sendable {
             }
             state = .receiving(burst)
             return packet.isLate ? actions + catchUp(at: now) : actions
-        case .draining: return [.play(packet)]
+        case .draining: return [.play(packet, voice: voice)]
         case .waiting(var burst):
             state = .idle
             if hasRoom { burst.append(packet, at: now) } else { packetsDropped += 1 }
@@ -167,7 +173,7 @@ struct ReceptionStateMachine: Sendable {
         }
     }
 
-    private mutating func ended(_ lastSequence: UInt16?, at now: Instant) -> [Action] {
+    private mutating func ended(_ lastSequence: UInt16?, at now: Instant) -> [ReceptionAction] {
         if isDropping {
             isDropping = false
             return []
@@ -191,15 +197,15 @@ struct ReceptionStateMachine: Sendable {
 
     // MARK: One after the other
 
-    private mutating func drainIfAllIsHandedOver(at now: Instant) -> [Action] {
+    private mutating func drainIfAllIsHandedOver(at now: Instant) -> [ReceptionAction] {
         guard case .receiving(let burst) = state, burst.hasEnded, burst.waitingCount == 0 else { return [] }
         // Of nothing there is nothing to wait for.
         guard let last = burst.lastSequence else { return finish(at: now) }
         state = .draining(burst.participant, until: now + Self.drainLimit, burst.talkBurst)
-        return [.endPlayback(lastSequence: last)]
+        return [.endPlayback(lastSequence: last, voice: voice)]
     }
 
-    private mutating func finish(at now: Instant) -> [Action] {
+    private mutating func finish(at now: Instant) -> [ReceptionAction] {
         if seededFault("heard-bursts-never-end") { return [] }
         isReplaying = false
         guard !queue.isEmpty else {
@@ -213,17 +219,17 @@ struct ReceptionStateMachine: Sendable {
     }
 
     /// Hands over what is due of a burst that waited; the speaker holds only so much at once.
-    mutating func catchUp(at now: Instant) -> [Action] {
+    mutating func catchUp(at now: Instant) -> [ReceptionAction] {
         guard case .receiving(var burst) = state else { return [] }
         state = .idle
         let due = burst.takeDue(at: now, room: Self.speakerHoldsMax - speakerHolds)
         state = .receiving(burst)
-        return due.map { .play($0) } + drainIfAllIsHandedOver(at: now)
+        return due.map { .play($0, voice: voice) } + drainIfAllIsHandedOver(at: now)
     }
 
     // MARK: The channel manager
 
-    private mutating func refused(at now: Instant) -> [Action] {
+    private mutating func refused(at now: Instant) -> [ReceptionAction] {
         guard case .receiving(let burst) = state else { return [] }
         isReplaying = false
         let isOver = burst.isReplay || (burst.hasEnded && burst.waitingCount == 0)
@@ -231,7 +237,7 @@ struct ReceptionStateMachine: Sendable {
         return []
     }
 
-    private mutating func transmissionEnded(at now: Instant) -> [Action] {
+    private mutating func transmissionEnded(at now: Instant) -> [ReceptionAction] {
         guard case .waiting(var burst) = state else { return [] }
         burst.begin(at: now)
         state = .receiving(burst)
@@ -239,25 +245,25 @@ struct ReceptionStateMachine: Sendable {
         return [.setParticipant(burst.participant)]
     }
 
-    private mutating func cleared() -> [Action] {
+    private mutating func cleared() -> [ReceptionAction] {
         packetsDropped += isReplaying ? 0 : packetsQueued
         queue = []
         isReplaying = false
         defer { state = .idle }
         switch state {
         case .idle, .waiting: return []
-        case .receiving, .draining: return [.dropPlayback]
+        case .receiving, .draining: return [.dropPlayback(voice: voice)]
         }
     }
 
-    private mutating func deadlineReached(at now: Instant) -> [Action] {
+    private mutating func deadlineReached(at now: Instant) -> [ReceptionAction] {
         guard let nextDeadline, nextDeadline <= now else { return [] }
         switch state {
         case .idle: return []
         case .waiting:
             return ended(nil, at: now)
         case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
-        case .receiving, .draining: return [.dropPlayback] + finish(at: now)
+        case .receiving, .draining: return [.dropPlayback(voice: voice)] + finish(at: now)
         }
     }
 }

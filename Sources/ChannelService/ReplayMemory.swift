@@ -3,6 +3,7 @@
 import Audio
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 /// The messages that were received last, encoded as they came, within three bounds; the oldest go first. They are kept in memory
 /// only, and no longer than the channel is joined.
@@ -29,7 +30,7 @@ struct ReplayMemory: Equatable, Sendable {
         fileprivate var isGoingOn = true
         /// What comes of it is not kept any more: it alone is longer than the bounds.
         fileprivate var isFull = false
-        fileprivate(set) var packets: [ReceivedPacket] = []
+        fileprivate(set) var packets: [ReceivedFrame] = []
         fileprivate(set) var duration = Duration.zero
         fileprivate(set) var byteCount = 0
         /// How much of it was heard when a press cut it off; nil: it was not, or what was cut off has been heard since.
@@ -65,7 +66,7 @@ struct ReplayMemory: Equatable, Sendable {
 
     /// A packet of it came: it gets its place by its number, for one that was asked for again comes late. One that is there already is
     /// nothing.
-    mutating func append(_ packet: ReceivedPacket, _ burst: TalkBurst? = nil) {
+    mutating func append(_ packet: ReceivedFrame, _ burst: TalkBurst? = nil) {
         guard var index = going(burst), !messages[index].isFull else { return }
         // Looked at where they are: with a second name for them, each packet would copy all of them.
         let place = messages[index].packets.placeBySequence(of: packet)
@@ -150,7 +151,7 @@ struct ReplayMemory: Equatable, Sendable {
     }
 
     /// A message that was kept elsewhere, to be heard again.
-    mutating func replay(_ participant: PTParticipant, _ packets: [ReceivedPacket], at now: Instant) -> ReceivedBurst {
+    mutating func replay(_ participant: PTParticipant, _ packets: [ReceivedFrame], at now: Instant) -> ReceivedBurst {
         replays &+= 1
         return ReceivedBurst(replaying: participant, renumbered(packets, at: now), at: now)
     }
@@ -170,7 +171,7 @@ struct ReplayMemory: Equatable, Sendable {
 
     /// How much longer a message is with this packet between two others.
     private static func added(
-        by packet: ReceivedPacket, between before: ReceivedPacket?, and after: ReceivedPacket?
+        by packet: ReceivedFrame, between before: ReceivedFrame?, and after: ReceivedFrame?
     ) -> Duration {
         let step = ReceivedBurst.step(from: before?.timestamp, to: packet.timestamp)
         guard let after else { return step }
@@ -185,14 +186,14 @@ struct ReplayMemory: Equatable, Sendable {
 
     /// As if they came now, at an even pace: the speaker must take them neither for strays of the message that they were, nor for packets
     /// of the next one.
-    private func renumbered(_ packets: [ReceivedPacket], at now: Instant) -> [ReceivedPacket] {
+    private func renumbered(_ packets: [ReceivedFrame], at now: Instant) -> [ReceivedFrame] {
         guard let first = packets.first else { return [] }
         // Far from the real ones, and further from the last replays than a message is long.
         let sequences = UInt16(0x6000 + replays % 3 * 0x2000)
         let timestamps = 0x6000_0000 + replays % 16 * 0x0400_0000
         return packets.map { packet in
-            let offset = Int32(bitPattern: packet.timestamp &- first.timestamp)
-            return ReceivedPacket(
+            let offset = packet.timestamp.timestampDistance(from: first.timestamp)
+            return ReceivedFrame(
                 sequence: packet.sequence &+ sequences, timestamp: packet.timestamp &+ timestamps,
                 marker: packet.sequence == first.sequence, payload: packet.payload,
                 receivedAt: now + .nanoseconds(Int64(offset) * 1_000_000_000 / Int64(audioClockRate)))
@@ -202,7 +203,7 @@ struct ReplayMemory: Equatable, Sendable {
 
 extension ReplayMemory.Message {
     /// Its packets from that time of it on.
-    fileprivate func packets(from start: Duration) -> [ReceivedPacket] {
+    fileprivate func packets(from start: Duration) -> [ReceivedFrame] {
         var position = Duration.zero
         var last: UInt32?
         let index = packets.firstIndex { packet in

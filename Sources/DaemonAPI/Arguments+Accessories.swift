@@ -1,6 +1,7 @@
 // What callers give about accessories: addresses, and the options of adding and learning.
 import DBus
 import PTTBus
+import Vocabulary
 
 extension Arguments {
     /// A Bluetooth address in argument `index`, in capitals; nil for an empty one.
@@ -25,18 +26,18 @@ extension Arguments {
         return address
     }
 
-    /// The options of `AddAccessory`.
-    func addOptions(_ index: Int) throws(DBusErrorReply) -> AddAccessoryOptions {
-        let options = try options(index, known: ["Name", "Profile", "Gesture", "BondedOnly", "Pair"])
-        var result = AddAccessoryOptions()
+    /// What `AddAccessory` asks for.
+    func addition() throws(DBusErrorReply) -> AccessoryAddition {
+        let options = try options(1, known: ["Name", "Profile", "Gesture", "BondedOnly", "Pair"])
+        var result = AccessoryAddition(address: try bluetoothAddress(0))
         result.name = try Self.optionalName(options, "Name")
-        result.profile = try Self.optionalName(options, "Profile")
+        result.profileID = try Self.optionalName(options, "Profile")
         if let value = options["Gesture"] {
-            result.gesture = try Self.choice(try Self.string(value, "Gesture"), "Gesture", DaemonAPI.gestures) { $0 }
+            result.gesture = try Self.choice(try Self.string(value, "Gesture"), "Gesture", Gesture.choices, \.rawValue)
         }
-        if let value = options["BondedOnly"] { result.bondedOnly = try Self.boolean(value, "BondedOnly") }
-        if let value = options["Pair"] { result.pair = try Self.boolean(value, "Pair") }
-        if result.bondedOnly, result.pair == false {
+        if let value = options["BondedOnly"] { result.isBondedOnly = try Self.boolean(value, "BondedOnly") }
+        if let value = options["Pair"] { result.pairs = try Self.boolean(value, "Pair") }
+        if result.isBondedOnly, result.pairs == false {
             throw .invalidArguments("'BondedOnly' needs 'Pair': pairing makes the bond")
         }
         return result

@@ -1,6 +1,5 @@
 // A rate limit on begins. Pure.
 import MonotonicTime
-import PTTBus
 
 /// Begins above the rate limit wait, and waiting begins of one caller are merged; none is refused. An end never waits.
 /// It takes effect at once and cancels the begins that wait before it, so the caller's last request always wins.
@@ -20,15 +19,12 @@ struct BeginPace {
             caller: .init((burst: .max, perSecond: .max)), all: .init((burst: .max, perSecond: .max)), at: .now)
     }
 
-    private let ofCaller: CallRate.Limit
-    private var callers: [Key: TokenBucket] = [:]
-    private var all: TokenBucket
+    private var buckets: CallerBuckets<Key>
     private var waiting: [(key: Key, ids: [ID])] = []
     private var last: ID = 0
 
-    init(caller: CallRate.Limit, all: CallRate.Limit, at now: Instant) {
-        ofCaller = caller
-        self.all = all.bucket(at: now)
+    init(caller: CallLimit, all: CallLimit, at now: Instant) {
+        buckets = CallerBuckets(caller: caller, all: all, at: now)
     }
 
     /// A begin has come.
@@ -41,7 +37,7 @@ struct BeginPace {
             return last
         }
         // Nobody overtakes those who wait for what all have together.
-        if waiting.isEmpty || !isAllUsedUp(at: now), take(key, at: now) { return nil }
+        if waiting.isEmpty || !buckets.isAllUsedUp(at: now), buckets.take(key, at: now) == nil { return nil }
         last += 1
         waiting.append((key, [last]))
         return last
@@ -58,7 +54,7 @@ struct BeginPace {
         var due: [ID] = []
         var left: [(key: Key, ids: [ID])] = []
         for entry in waiting {
-            if take(entry.key, at: now) { due += entry.ids } else { left.append(entry) }
+            if buckets.take(entry.key, at: now) == nil { due += entry.ids } else { left.append(entry) }
         }
         waiting = left
         return due
@@ -66,31 +62,6 @@ struct BeginPace {
 
     /// When `takeDue` has something; nil: nobody waits.
     mutating func nextDeadline(at now: Instant) -> Instant? {
-        guard !waiting.isEmpty else { return nil }
-        let common = all.nextToken(at: now)
-        var own: Instant?
-        for entry in waiting {
-            guard let time = callers[entry.key]?.nextToken(at: now) else { return common }
-            own = min(own ?? time, time)
-        }
-        return max(common, own ?? common)
-    }
-
-    private mutating func isAllUsedUp(at now: Instant) -> Bool { !all.holds(1, at: now) }
-
-    private mutating func take(_ key: Key, at now: Instant) -> Bool {
-        var own = callers[key] ?? ofCaller.bucket(at: now)
-        defer { remember(own, of: key, at: now) }
-        guard own.holds(1, at: now), all.take(at: now) else { return false }
-        return own.take(at: now)
-    }
-
-    /// A full bucket says no more than none.
-    private mutating func remember(_ own: TokenBucket, of key: Key, at now: Instant) {
-        callers[key] = own
-        guard callers.count > PTTBusLimits.watchedCallers else { return }
-        for (name, var bucket) in callers where bucket.isFull(at: now) { callers[name] = nil }
-        // Beyond that the bound on all is what counts.
-        if callers.count > PTTBusLimits.watchedCallers { callers = [key: own] }
+        waiting.isEmpty ? nil : buckets.nextToken(of: waiting.lazy.map(\.key), at: now)
     }
 }

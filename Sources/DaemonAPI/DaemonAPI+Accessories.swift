@@ -3,6 +3,7 @@ import DBus
 import Logging
 import MonotonicTime
 import PTTBus
+import Vocabulary
 
 extension DaemonAPI {
     func accessoryManagerExport() throws(DBusError) -> DBusExport {
@@ -47,7 +48,9 @@ extension DaemonAPI {
                     return []
                 },
                 "SetGesture": method { api, call in
-                    let gesture = try Arguments(call).choice(0, "gesture", Self.gestures + ["default"]) { $0 }
+                    let gesture = try Arguments(call).choice(0, "gesture", Gesture.choices.map { $0 } + [nil]) {
+                        $0?.rawValue ?? "default"
+                    }
                     try await api.ask { controls throws(AccessoryError) in
                         try await controls.setGesture(gesture, of: id)
                     }
@@ -72,9 +75,6 @@ extension DaemonAPI {
                 },
             ])
     }
-
-    /// The gestures that can be asked for.
-    static let gestures = ["hold", "toggle", "hybrid"]
 
     /// Does something that may be refused with an accessory error, by its D-Bus name.
     func ask<T: Sendable>(
@@ -118,13 +118,11 @@ extension DaemonAPI {
     // MARK: Adding
 
     private func addAccessory(_ call: DBusMethodCall) async throws -> [DBusValue] {
-        let arguments = Arguments(call)
-        let request = AddAccessoryRequest(
-            address: try arguments.bluetoothAddress(0), options: try arguments.addOptions(1))
-        let use = WatchedCaller.Use.adding(request.address)
+        let addition = try Arguments(call).addition()
+        let use = WatchedCaller.Use.adding(addition.address)
         let controls = try accessoryControls
         guard count(of: use) == 0 else {
-            throw PTTBus.reply(AccessoryError(.busy, "\(request.address) is being added already; wait for it"))
+            throw PTTBus.reply(AccessoryError(.busy, "\(addition.address) is being added already; wait for it"))
         }
         let additions = callers.values.reduce(0) { $0 + $1.uses.count { if case .adding = $0 { true } else { false } } }
         guard additions < PTTBusLimits.additions else {
@@ -134,7 +132,7 @@ extension DaemonAPI {
         try await hold(use, for: call.sender)
         let result: Result<(id: String, notes: [String]), AccessoryError>
         do throws(AccessoryError) {
-            result = .success(try await controls.add(request))
+            result = .success(try await controls.add(addition))
         } catch {
             result = .failure(error)
         }

@@ -2,13 +2,14 @@
 import DBus
 import Logging
 import PTTBus
+import Vocabulary
 
 /// A learning session on the bus.
 struct LearningSession {
     let path: DBusObjectPath
     /// Whose it is, by its unique name.
     let caller: String
-    var properties = LearningProperties()
+    var properties = LearningReport()
     var isExported = false
 }
 
@@ -88,7 +89,7 @@ extension DaemonAPI {
     }
 
     /// Where the learning session is.
-    public func update(learning properties: LearningProperties) {
+    public func update(learning properties: LearningReport) {
         guard var session = learning, session.properties != properties else { return }
         session.properties = properties
         learning = session

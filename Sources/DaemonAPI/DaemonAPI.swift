@@ -6,6 +6,7 @@ import PTTBus
 import PushToTalkCore
 import Reactor
 import Version
+import Vocabulary
 
 /// `org.pttd` on one bus. Give it the current state; it publishes the changes on the bus.
 public actor DaemonAPI {

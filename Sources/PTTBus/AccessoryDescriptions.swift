@@ -1,30 +1,8 @@
 // What scanning, adding and testing accessories reports.
 import DBus
+import Vocabulary
 
-/// A Bluetooth device that a scan found; the content of `DeviceFound`.
-public struct DiscoveredDevice: Hashable, Sendable, Codable {
-    /// Its address in the form 00:11:22:33:44:55.
-    public var address: String
-    /// The name it advertises; empty: none.
-    public var name = ""
-    /// How strongly it is heard, in dBm; nil: not in sight.
-    public var signalStrength: Int?
-    /// The id of the profile that fits; nil: none does.
-    public var profile: String?
-    /// That profile's title.
-    public var profileTitle: String?
-    /// Why it cannot be a talk button; nil: nothing is known against it.
-    public var refusal: String?
-    /// Whether the system is paired with it.
-    public var isPaired = false
-    /// Whether there is a connection.
-    public var isConnected = false
-    /// The id of the accessory that it is already; nil: it is none.
-    public var accessory: String?
-
-    /// A device of which nothing is known.
-    public init(address: String) { self.address = address }
-
+extension DiscoveredDevice {
     /// Where the accessory is that it is already; nil: it is none.
     public var accessoryPath: DBusObjectPath? {
         accessory.flatMap { try? DBusObjectPath(PTTBus.accessoryPath($0)) }
@@ -32,7 +10,7 @@ public struct DiscoveredDevice: Hashable, Sendable, Codable {
 
     /// From the arguments of `DeviceFound`.
     public init(address: String, properties: [String: DBusValue]) {
-        self.address = address
+        self.init(address: address)
         name = properties["Name"]?.stringValue ?? ""
         signalStrength = properties["RSSI"]?.integerValue.map { Int($0) }
         profile = properties["Profile"]?.stringValue
@@ -57,44 +35,15 @@ public struct DiscoveredDevice: Hashable, Sendable, Codable {
     }
 }
 
-/// Where `AddAccessory` is.
-public enum AddStep: String, Hashable, Sendable, Codable, CaseIterable {
-    /// The device is being looked for.
-    case searching
-    /// It is being connected.
-    case connecting
-    /// It is being paired.
-    case pairing
-    /// Its services are being looked at.
-    case recognising
-    /// Its buttons are being subscribed to.
-    case subscribing
-}
-
-/// The options of `AddAccessory`.
-public struct AddAccessoryOptions: Hashable, Sendable {
-    /// The name of the accessory; nil: made from the device's.
-    public var name: String?
-    /// The id of its profile; nil: it is recognised.
-    public var profile: String?
-    /// "hold", "toggle" or "hybrid"; nil: as the profile says.
-    public var gesture: String?
-    /// Whether it has to be bonded.
-    public var bondedOnly = false
-    /// Whether it is paired, whatever the profile says; nil: as the profile says.
-    public var pair: Bool?
-
-    /// Nothing is said.
-    public init() {}
-
-    /// As `a{sv}`.
+extension AccessoryAddition {
+    /// The options of `AddAccessory`.
     var properties: [String: DBusValue] {
         var result: [String: DBusValue] = [:]
         if let name { result["Name"] = .string(name) }
-        if let profile { result["Profile"] = .string(profile) }
-        if let gesture { result["Gesture"] = .string(gesture) }
-        if bondedOnly { result["BondedOnly"] = .boolean(true) }
-        if let pair { result["Pair"] = .boolean(pair) }
+        if let profileID { result["Profile"] = .string(profileID) }
+        if let gesture { result["Gesture"] = .string(gesture.rawValue) }
+        if isBondedOnly { result["BondedOnly"] = .boolean(true) }
+        if let pairs { result["Pair"] = .boolean(pairs) }
         return result
     }
 }

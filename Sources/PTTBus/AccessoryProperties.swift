@@ -1,5 +1,6 @@
 // The properties of accessories, their manager and a learning session.
 import DBus
+import Vocabulary
 
 /// The properties of `org.pttd.Accessory1`.
 public struct AccessoryProperties: BusProperties, Hashable, Codable {
@@ -100,29 +101,9 @@ public struct AccessoryManagerProperties: BusProperties, Hashable, Codable {
 }
 
 /// The properties of `org.pttd.Learning1`.
-public struct LearningProperties: BusProperties, Hashable, Codable {
-    /// Where the session is.
-    public var step = LearningStep.connecting
-    /// What the person is to do, in words.
-    public var prompt = ""
-    /// Counts the times that the person was asked to press, from 1; 0 before the first.
-    public var round = 0
-    /// When done: the profile's id.
-    public var profile = ""
-    /// When done: the file that was written.
-    public var file = ""
-    /// When done: the profile's text.
-    public var text = ""
-    /// When done: the id of the accessory that was added; nil: none.
-    public var accessory: String?
-    /// When failed: why, and what to do.
-    public var problem = ""
-
+extension LearningReport: BusProperties {
     /// The interface whose properties these are.
     public static let interface = PTTBus.learningInterface
-
-    /// The defaults: a session that has just begun.
-    public init() {}
 
     /// Where the accessory is that was added; nil: none was.
     public var accessoryPath: DBusObjectPath? {
@@ -131,6 +112,7 @@ public struct LearningProperties: BusProperties, Hashable, Codable {
 
     /// From what a daemon sent.
     public init(properties: [String: DBusValue]) {
+        self.init()
         step = properties["Step"]?.stringValue.flatMap { LearningStep(rawValue: $0) } ?? .connecting
         prompt = properties["Prompt"]?.stringValue ?? ""
         round = Int(properties["Round"]?.integerValue ?? 0)
@@ -149,25 +131,4 @@ public struct LearningProperties: BusProperties, Hashable, Codable {
             "Accessory": .objectPath(accessoryPath ?? "/"), "Problem": .string(problem),
         ]
     }
-}
-
-/// Where a learning session is.
-public enum LearningStep: String, Hashable, Sendable, Codable, CaseIterable {
-    /// The device is being connected.
-    case connecting
-    /// The person is to touch nothing.
-    case quiet
-    /// The person is to press and to hold.
-    case press
-    /// The person is to let go.
-    case release
-    /// The person is to press every other key once.
-    case others
-    /// A profile has been written.
-    case done
-    /// It came to nothing.
-    case failed
-
-    /// Whether the session is over.
-    public var isOver: Bool { self == .done || self == .failed }
 }

@@ -1,6 +1,7 @@
 // The daemon's requests for accessories, and the signals that it sends meanwhile.
 import DBus
 import MonotonicTime
+import Vocabulary
 
 /// Signals of the daemon about accessories, in addition to their properties.
 public enum AccessorySignal: Hashable, Sendable {
@@ -67,13 +68,9 @@ extension DaemonClient {
 
     /// Connects and remembers an accessory; returns when its presses arrive. Where it is comes as `.accessory(.addProgress)` to
     /// `watch`. It is taken back when this client leaves the bus meanwhile.
-    ///
-    /// - Parameter address: A Bluetooth address.
-    public func addAccessory(
-        _ address: String, options: AddAccessoryOptions = AddAccessoryOptions()
-    ) async throws(DaemonClientError) -> AddedAccessory {
+    public func addAccessory(_ addition: AccessoryAddition) async throws(DaemonClientError) -> AddedAccessory {
         let answer = try await callAccessories(
-            "AddAccessory", [.string(address), .properties(options.properties)], PTTBusLimits.addAnswer)
+            "AddAccessory", [.string(addition.address), .properties(addition.properties)], PTTBusLimits.addAnswer)
         guard answer.count > 1, let path = answer[0].objectPathValue, let notes: [String] = answer[1].get() else {
             throw .bus(.unexpectedType(expected: "oas", got: answer.signature.rawValue))
         }

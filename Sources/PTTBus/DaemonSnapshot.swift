@@ -1,5 +1,6 @@
 // The daemon at one moment, as a client knows it.
 import DBus
+import Vocabulary
 
 /// Everything that `org.pttd` says at one moment.
 public struct DaemonSnapshot: Sendable, Hashable {
@@ -14,7 +15,7 @@ public struct DaemonSnapshot: Sendable, Hashable {
     /// The channels nearby.
     public var nearby = NearbyProperties()
     /// The learning sessions by object path: the one under way, and one that is over while its caller looks at it.
-    public var learning: [DBusObjectPath: LearningProperties] = [:]
+    public var learning: [DBusObjectPath: LearningReport] = [:]
 
     /// Nothing yet.
     public init() {}
@@ -35,7 +36,7 @@ public struct DaemonSnapshot: Sendable, Hashable {
             accessoryManager = AccessoryManagerProperties(properties: accessoryManager.properties + properties)
         case PTTBus.nearbyInterface: nearby = NearbyProperties(properties: nearby.properties + properties)
         case PTTBus.learningInterface:
-            learning[path] = LearningProperties(properties: (learning[path] ?? .init()).properties + properties)
+            learning[path] = LearningReport(properties: (learning[path] ?? .init()).properties + properties)
         default: break
         }
     }

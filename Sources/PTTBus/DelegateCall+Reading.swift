@@ -2,6 +2,7 @@
 import DBus
 import FoundationEssentials
 import PushToTalkCore
+import Vocabulary
 
 extension DelegateCall {
     /// The call of `member` with `arguments` of the declared types.
@@ -10,18 +11,22 @@ extension DelegateCall {
     public init(member: String, arguments: [DBusValue]) throws(DBusErrorReply) {
         let reader = Reader(member: member, arguments: arguments)
         switch member {
-        case "DidJoinChannel": self = .didJoinChannel(try reader.uuid(), reason: try reader.code())
-        case "DidLeaveChannel": self = .didLeaveChannel(try reader.uuid(), reason: try reader.code())
-        case "DidBeginTransmitting": self = .didBeginTransmitting(try reader.uuid(), source: try reader.code())
-        case "DidEndTransmitting": self = .didEndTransmitting(try reader.uuid(), source: try reader.code())
-        case "FailedToJoinChannel": self = .failedToJoinChannel(try reader.uuid(), try reader.error())
-        case "FailedToLeaveChannel": self = .failedToLeaveChannel(try reader.uuid(), try reader.error())
-        case "FailedToBeginTransmitting": self = .failedToBeginTransmitting(try reader.uuid(), try reader.error())
-        case "FailedToStopTransmitting": self = .failedToStopTransmitting(try reader.uuid(), try reader.error())
-        case "ReceivedEphemeralPushToken": self = .receivedEphemeralPushToken(try reader.value(0))
+        case "DidJoinChannel": self = .callback(.didJoinChannel(try reader.uuid(), reason: try reader.code()))
+        case "DidLeaveChannel": self = .callback(.didLeaveChannel(try reader.uuid(), reason: try reader.code()))
+        case "DidBeginTransmitting":
+            self = .callback(.didBeginTransmitting(try reader.uuid(), source: try reader.code()))
+        case "DidEndTransmitting": self = .callback(.didEndTransmitting(try reader.uuid(), source: try reader.code()))
+        case "FailedToJoinChannel": self = .callback(.failedToJoinChannel(try reader.uuid(), try reader.error()))
+        case "FailedToLeaveChannel": self = .callback(.failedToLeaveChannel(try reader.uuid(), try reader.error()))
+        case "FailedToBeginTransmitting":
+            self = .callback(.failedToBeginTransmitting(try reader.uuid(), try reader.error()))
+        case "FailedToStopTransmitting":
+            self = .callback(.failedToStopTransmitting(try reader.uuid(), try reader.error()))
+        case "ReceivedEphemeralPushToken": self = .callback(.receivedEphemeralPushToken(try reader.token()))
         case "DidActivateAudioSession":
-            self = .didActivateAudioSession(AudioSessionDescription(busValue: try reader.properties(0)))
-        case "DidDeactivateAudioSession": self = .didDeactivateAudioSession
+            let session = AudioSessionDescription(busValue: try reader.properties(0))
+            self = .callback(.didActivateAudioSession, session: session)
+        case "DidDeactivateAudioSession": self = .callback(.didDeactivateAudioSession)
         case "AudioSessionChanged": self = .audioSessionChanged(try reader.sessionChange())
         case "IncomingPush": self = .incomingPush(try reader.uuid(), payload: try reader.value(1))
         case "IncomingServiceUpdatePush":
@@ -66,6 +71,14 @@ extension DelegateCall {
 
         func error() throws(DBusErrorReply) -> PTChannelError {
             PTChannelError(try code(), explanation: try value(2))
+        }
+
+        func token() throws(DBusErrorReply) -> PushToken {
+            let bytes: [UInt8] = try value(0)
+            guard let token = PushToken(bytes) else {
+                throw .invalidArguments("a token has \(PushToken.byteCounts) bytes, not \(bytes.count), in \(member)")
+            }
+            return token
         }
 
         func sessionChange() throws(DBusErrorReply) -> AudioSessionChange {

@@ -2,6 +2,7 @@
 import DBus
 import FoundationEssentials
 import PushToTalkCore
+import Vocabulary
 
 /// The audio session as it is reported to a program.
 public struct AudioSessionDescription: Hashable, Sendable {
@@ -13,7 +14,7 @@ public struct AudioSessionDescription: Hashable, Sendable {
     public var sampleRateHertz: UInt32
 
     /// A session.
-    public init(inputDevice: String, outputDevice: String, sampleRateHertz: UInt32) {
+    public init(inputDevice: String = "", outputDevice: String = "", sampleRateHertz: UInt32 = 0) {
         self.inputDevice = inputDevice
         self.outputDevice = outputDevice
         self.sampleRateHertz = sampleRateHertz
@@ -47,28 +48,9 @@ public enum AudioSessionChange: Hashable, Sendable {
 
 /// One call of a method of `org.pttd.Delegate1`.
 public enum DelegateCall: Hashable, Sendable {
-    /// `channelManager(_:didJoinChannel:reason:)`
-    case didJoinChannel(UUID, reason: PTChannelJoinReason)
-    /// `channelManager(_:failedToJoinChannel:error:)`
-    case failedToJoinChannel(UUID, PTChannelError)
-    /// `channelManager(_:didLeaveChannel:reason:)`
-    case didLeaveChannel(UUID, reason: PTChannelLeaveReason)
-    /// `channelManager(_:failedToLeaveChannel:error:)`
-    case failedToLeaveChannel(UUID, PTChannelError)
-    /// `channelManager(_:channelUUID:didBeginTransmittingFrom:)`
-    case didBeginTransmitting(UUID, source: PTChannelTransmitRequestSource)
-    /// `channelManager(_:failedToBeginTransmittingInChannel:error:)`
-    case failedToBeginTransmitting(UUID, PTChannelError)
-    /// `channelManager(_:channelUUID:didEndTransmittingFrom:)`
-    case didEndTransmitting(UUID, source: PTChannelTransmitRequestSource)
-    /// `channelManager(_:failedToStopTransmittingInChannel:error:)`
-    case failedToStopTransmitting(UUID, PTChannelError)
-    /// `channelManager(_:receivedEphemeralPushToken:)`
-    case receivedEphemeralPushToken([UInt8])
-    /// `channelManager(_:didActivate:)`
-    case didActivateAudioSession(AudioSessionDescription)
-    /// `channelManager(_:didDeactivate:)`
-    case didDeactivateAudioSession
+    /// A callback of the channel manager that is no push, with the audio session that `didActivateAudioSession` is
+    /// about.
+    case callback(DelegateCallback, session: AudioSessionDescription? = nil)
     /// The session's interruptions and route changes.
     case audioSessionChanged(AudioSessionChange)
     /// `incomingPushResult(channelManager:channelUUID:pushPayload:)`; the payload is a JSON object. Answered by `.pushResult`.
@@ -79,54 +61,74 @@ public enum DelegateCall: Hashable, Sendable {
     /// `channelDescriptor(restoredChannelUUID:)`; answered by `.descriptor`.
     case channelDescriptor(UUID)
 
-    /// The method's name.
-    public var member: String {
-        switch self {
-        case .didJoinChannel: "DidJoinChannel"
-        case .failedToJoinChannel: "FailedToJoinChannel"
-        case .didLeaveChannel: "DidLeaveChannel"
-        case .failedToLeaveChannel: "FailedToLeaveChannel"
-        case .didBeginTransmitting: "DidBeginTransmitting"
-        case .failedToBeginTransmitting: "FailedToBeginTransmitting"
-        case .didEndTransmitting: "DidEndTransmitting"
-        case .failedToStopTransmitting: "FailedToStopTransmitting"
-        case .receivedEphemeralPushToken: "ReceivedEphemeralPushToken"
-        case .didActivateAudioSession: "DidActivateAudioSession"
-        case .didDeactivateAudioSession: "DidDeactivateAudioSession"
-        case .audioSessionChanged: "AudioSessionChanged"
-        case .incomingPush: "IncomingPush"
-        case .incomingServiceUpdatePush: "IncomingServiceUpdatePush"
-        case .channelDescriptor: "ChannelDescriptor"
+    /// The call for a callback. Of a push only the payload travels.
+    ///
+    /// - Parameter session: What a program would record from and play to.
+    public init(_ callback: DelegateCallback, session: AudioSessionDescription?) {
+        switch callback {
+        case .incomingPush(let uuid, let delivery):
+            self = .incomingPush(uuid, payload: delivery.push.payload.text)
+        case .incomingServiceUpdatePush(let uuid, let delivery, let isHighPriority, let remaining):
+            self = .incomingServiceUpdatePush(
+                uuid, payload: delivery.push.payload.text, isHighPriority: isHighPriority,
+                remainingHighPriorityBudget: Int32(clamping: remaining))
+        case .didActivateAudioSession: self = .callback(callback, session: session)
+        default: self = .callback(callback)
         }
     }
 
+    /// The method's name.
+    public var member: String { wire.member }
+
     /// The method's arguments.
-    public var arguments: [DBusValue] {
+    public var arguments: [DBusValue] { wire.arguments }
+
+    fileprivate var wire: (member: String, arguments: [DBusValue]) {
         switch self {
-        case .didJoinChannel(let uuid, let reason): [.uuid(uuid), .int32(Int32(reason.rawValue))]
-        case .didLeaveChannel(let uuid, let reason): [.uuid(uuid), .int32(Int32(reason.rawValue))]
-        case .didBeginTransmitting(let uuid, let source), .didEndTransmitting(let uuid, let source):
-            [.uuid(uuid), .int32(Int32(source.rawValue))]
-        case .failedToJoinChannel(let uuid, let error), .failedToLeaveChannel(let uuid, let error),
-            .failedToBeginTransmitting(let uuid, let error), .failedToStopTransmitting(let uuid, let error):
-            [.uuid(uuid), .int32(Int32(error.code.rawValue)), .string(error.explanation)]
-        case .receivedEphemeralPushToken(let token): [.bytes(token)]
-        case .didActivateAudioSession(let session): [session.busValue]
-        case .didDeactivateAudioSession: []
+        case .callback(let callback, let session): callback.wire(session)
         case .audioSessionChanged(.interruptionBegan(let reason)):
-            [.string("interruptionBegan"), .properties(["Reason": .string(reason)])]
+            ("AudioSessionChanged", [.string("interruptionBegan"), .properties(["Reason": .string(reason)])])
         case .audioSessionChanged(.interruptionEnded(let reason)):
-            [.string("interruptionEnded"), .properties(["Reason": .string(reason)])]
-        case .audioSessionChanged(.routeChanged(let session)): [.string("routeChanged"), session.busValue]
-        case .incomingPush(let uuid, let payload): [.uuid(uuid), .string(payload)]
+            ("AudioSessionChanged", [.string("interruptionEnded"), .properties(["Reason": .string(reason)])])
+        case .audioSessionChanged(.routeChanged(let session)):
+            ("AudioSessionChanged", [.string("routeChanged"), session.busValue])
+        case .incomingPush(let uuid, let payload): ("IncomingPush", [.uuid(uuid), .string(payload)])
         case .incomingServiceUpdatePush(let uuid, let payload, let isHighPriority, let budget):
-            [.uuid(uuid), .string(payload), .boolean(isHighPriority), .int32(budget)]
-        case .channelDescriptor(let uuid): [.uuid(uuid)]
+            ("IncomingServiceUpdatePush", [.uuid(uuid), .string(payload), .boolean(isHighPriority), .int32(budget)])
+        case .channelDescriptor(let uuid): ("ChannelDescriptor", [.uuid(uuid)])
         }
+    }
+}
+
+extension DelegateCallback {
+    fileprivate func wire(_ session: AudioSessionDescription?) -> (member: String, arguments: [DBusValue]) {
+        switch self {
+        case .didJoinChannel(let uuid, let reason): ("DidJoinChannel", [.uuid(uuid), .code(reason)])
+        case .didLeaveChannel(let uuid, let reason): ("DidLeaveChannel", [.uuid(uuid), .code(reason)])
+        case .didBeginTransmitting(let uuid, let source): ("DidBeginTransmitting", [.uuid(uuid), .code(source)])
+        case .didEndTransmitting(let uuid, let source): ("DidEndTransmitting", [.uuid(uuid), .code(source)])
+        case .failedToJoinChannel(let uuid, let error): ("FailedToJoinChannel", .failure(uuid, error))
+        case .failedToLeaveChannel(let uuid, let error): ("FailedToLeaveChannel", .failure(uuid, error))
+        case .failedToBeginTransmitting(let uuid, let error): ("FailedToBeginTransmitting", .failure(uuid, error))
+        case .failedToStopTransmitting(let uuid, let error): ("FailedToStopTransmitting", .failure(uuid, error))
+        case .receivedEphemeralPushToken(let token): ("ReceivedEphemeralPushToken", [.bytes(token.bytes)])
+        case .didActivateAudioSession: ("DidActivateAudioSession", [(session ?? .init()).busValue])
+        case .didDeactivateAudioSession: ("DidDeactivateAudioSession", [])
+        case .incomingPush, .incomingServiceUpdatePush: DelegateCall(self, session: nil).wire
+        }
+    }
+}
+
+extension [DBusValue] {
+    fileprivate static func failure(_ uuid: UUID, _ error: PTChannelError) -> [DBusValue] {
+        [.uuid(uuid), .code(error.code), .string(error.explanation)]
     }
 }
 
 extension DBusValue {
     /// A UUID as `org.pttd` writes it: lower case.
     static func uuid(_ uuid: UUID) -> DBusValue { .string(uuid.uuidString.lowercased()) }
+
+    /// One of Apple's raw values.
+    fileprivate static func code<T: RawRepresentable<Int>>(_ code: T) -> DBusValue { .int32(Int32(code.rawValue)) }
 }

@@ -2,6 +2,7 @@
 import DBus
 import PTTBus
 import PushToTalkCore
+import Vocabulary
 
 extension DaemonLink {
     func delegateExport() throws(DBusError) -> DBusExport {
@@ -25,15 +26,13 @@ extension DaemonLink {
     }
 
     private func answer(_ call: DelegateCall) async throws -> DelegateAnswer {
-        if let callback = DelegateCallback(call) {
-            try await called(callback, route: call.route)
-            return .done
-        }
         switch call {
-        case .receivedEphemeralPushToken(let token):
+        case .callback(.receivedEphemeralPushToken(let token), _):
             try await asked { _, manager, delegates in
-                delegates.manager.channelManager(manager, receivedEphemeralPushToken: Data(token))
+                delegates.manager.channelManager(manager, receivedEphemeralPushToken: Data(token.bytes))
             }
+        case .callback(let callback, let session):
+            try await called(callback, route: session.map { PTAudioSession.Route($0) })
         case .audioSessionChanged(let change):
             try await asked { _, manager, _ in manager.audioSession.changed(change) }
         case .incomingPush(let channel, let payload):
@@ -53,37 +52,8 @@ extension DaemonLink {
                 try await asked { _, _, delegates in
                     delegates.restoration.channelDescriptor(restoredChannelUUID: channel)
                 })
-        default: throw DBusErrorReply.unknownMethod("no method \(call.member)")
         }
         return .done
-    }
-}
-
-extension DelegateCallback {
-    /// The callback that a call asks for; nil for what the order of callbacks has no say in.
-    fileprivate init?(_ call: DelegateCall) {
-        switch call {
-        case .didJoinChannel(let uuid, let reason): self = .didJoinChannel(uuid, reason: reason)
-        case .failedToJoinChannel(let uuid, let error): self = .failedToJoinChannel(uuid, error)
-        case .didLeaveChannel(let uuid, let reason): self = .didLeaveChannel(uuid, reason: reason)
-        case .failedToLeaveChannel(let uuid, let error): self = .failedToLeaveChannel(uuid, error)
-        case .didBeginTransmitting(let uuid, let source): self = .didBeginTransmitting(uuid, source: source)
-        case .failedToBeginTransmitting(let uuid, let error): self = .failedToBeginTransmitting(uuid, error)
-        case .didEndTransmitting(let uuid, let source): self = .didEndTransmitting(uuid, source: source)
-        case .failedToStopTransmitting(let uuid, let error): self = .failedToStopTransmitting(uuid, error)
-        case .didActivateAudioSession: self = .didActivateAudioSession
-        case .didDeactivateAudioSession: self = .didDeactivateAudioSession
-        case .receivedEphemeralPushToken, .audioSessionChanged, .incomingPush, .incomingServiceUpdatePush,
-            .channelDescriptor:
-            return nil
-        }
-    }
-}
-
-extension DelegateCall {
-    fileprivate var route: PTAudioSession.Route? {
-        guard case .didActivateAudioSession(let session) = self else { return nil }
-        return PTAudioSession.Route(session)
     }
 }
 

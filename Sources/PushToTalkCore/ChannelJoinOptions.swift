@@ -1,5 +1,6 @@
 // The options of a join that Apple's interface does not have: who carries the sound, and which program is behind the
 // channel.
+import Vocabulary
 
 /// Whose the microphone and the speaker of a channel are. The raw values are those of `org.pttd`'s `Media`.
 public enum MediaOwner: String, Hashable, Sendable, CaseIterable {

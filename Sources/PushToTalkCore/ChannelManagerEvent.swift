@@ -1,6 +1,7 @@
 // The events, actions and notices of the channel manager's rules.
 
 import FoundationEssentials
+import Vocabulary
 
 /// Identifies a request, so that its answer reaches the caller.
 public struct RequestIdentifier: Hashable, Sendable {
@@ -49,7 +50,7 @@ extension ChannelManagerStateMachine {
         /// The system's tones have been heard, and the speaker is closed, for a program that plays and records itself.
         case tonesFinished
         /// A control of the person's did or could not do what it is for: tell it by this tone.
-        case signal(ChannelTone)
+        case signal(Tone)
         /// Something about pushes, or the program behind the channel came or left. What is about joining and leaving is
         /// not for callers: the channel manager knows.
         case push(PushEvent)
@@ -118,7 +119,7 @@ extension ChannelManagerStateMachine {
         /// Stop recording.
         case stopCapture(CaptureStop)
         /// Sound a tone; the session is active.
-        case playTone(ChannelTone)
+        case playTone(Tone)
         /// The request is answered: done, or failed with this error.
         case complete(RequestIdentifier, PTChannelError?)
     }
@@ -129,15 +130,6 @@ extension ChannelManagerStateMachine {
         case finish
         /// It is dropped.
         case drop
-    }
-
-    /// How recording starts.
-    public enum CaptureStart: Hashable, Sendable {
-        /// With what is at the microphone now: somebody speaks already. The tone follows `captureBegan`.
-        case atOnce
-        /// With the tone that asks the person to speak. It sounds as soon as the microphone hears, and `captureBegan`
-        /// is reported then.
-        case afterGoAhead
     }
 
     /// How recording stops.
@@ -192,22 +184,4 @@ extension ChannelManagerStateMachine {
         /// This became of a push.
         case pushSettled(Push, PushOutcome)
     }
-}
-
-/// The tones of the channel manager.
-public enum ChannelTone: Hashable, Sendable {
-    /// The microphone is on.
-    case microphoneOn
-    /// The microphone is off.
-    case microphoneOff
-    /// Somebody else speaks: the begin waits until the floor is free.
-    case waiting
-    /// Not allowed: a begin or something else was refused, or the system ended the transmission.
-    case denied
-    /// Another of several channels is the active one: this one of them, from 1.
-    case channel(position: Int)
-    /// The talk-time limit comes near.
-    case talkTimeWarning
-    /// The microphone failed: nothing more was said, and pressing again may not help.
-    case deviceFailed
 }

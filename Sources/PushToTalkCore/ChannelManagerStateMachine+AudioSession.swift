@@ -1,6 +1,7 @@
 // When the sound device is opened and closed, and which callbacks the delegate gets about it.
 
 import MonotonicTime
+import Vocabulary
 
 extension ChannelManagerStateMachine {
     /// Brings the audio session in line with what it is needed for; the last step of every event.
@@ -112,7 +113,7 @@ extension ChannelManagerStateMachine {
 
     /// Sounds a tone as soon as the device is open. It is mixed over received speech and also sounds while this device
     /// transmits, but never while something else, or a program with its own media, uses the audio.
-    mutating func signal(_ tone: ChannelTone) {
+    mutating func signal(_ tone: Tone) {
         guard !isSuspended, !isShutDown else { return }
         guard let transmission else {
             if channel?.media != .application || activeRemoteParticipant == nil { pendingTone = tone }

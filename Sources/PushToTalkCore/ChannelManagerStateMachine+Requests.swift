@@ -2,6 +2,7 @@
 
 import FoundationEssentials
 import MonotonicTime
+import Vocabulary
 
 extension ChannelManagerStateMachine {
     mutating func handle(_ request: Request, _ identifier: RequestIdentifier?, at now: Instant) {

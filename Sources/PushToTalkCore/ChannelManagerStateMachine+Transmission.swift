@@ -2,6 +2,7 @@
 
 import FoundationEssentials
 import MonotonicTime
+import Vocabulary
 
 extension ChannelManagerStateMachine {
     // MARK: Begin and stop
@@ -219,7 +220,7 @@ extension ChannelManagerStateMachine {
         actions.append(.notice(.transmissionAudioFinished(erased: erased)))
     }
 
-    func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> ChannelTone? {
+    func tone(after cause: TransmissionEndCause, captureBegan: Bool) -> Tone? {
         switch cause {
         case .stopped: captureBegan ? .microphoneOff : nil
         case .talkTimeLimit, .refused, .revoked, .serviceStatus, .transmissionMode, .programLeft: .denied

@@ -3,21 +3,7 @@
 
 import FoundationEssentials
 import MonotonicTime
-
-/// What the caller of a begin knows about the floor, in addition to who is being heard.
-public enum FloorOutlook: Hashable, Sendable {
-    /// Nothing: as Apple has it, a participant who is active in half duplex is speaking, and a begin is refused.
-    case unknown
-    /// Nobody has it. A participant who is active has finished and is heard to the end only: that stops for a begin.
-    case idle
-    /// Somebody has it, and a begin can wait until it is free.
-    case queueable
-    /// This device may not talk on the channel: a begin would be denied, whoever has the floor.
-    case listenOnly
-    /// The link is lost and may return in a moment. The link holds a begin until then, and refuses it if the link does
-    /// not return. So a begin is possible although the service is not ready.
-    case reconnecting
-}
+import Vocabulary
 
 extension ChannelManagerStateMachine {
     /// A begin that waits for the floor. Nothing is recorded meanwhile, and no delegate callback precedes its begin.

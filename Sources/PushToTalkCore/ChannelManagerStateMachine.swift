@@ -3,6 +3,7 @@
 
 import FoundationEssentials
 import MonotonicTime
+import Vocabulary
 
 /// The one channel manager of a device, after Apple's PushToTalk, as a state machine without I/O.
 ///
@@ -98,7 +99,7 @@ public struct ChannelManagerStateMachine: Sendable {
     /// The current begin was made before the service was ready. It ends if the service is reported as not ready again.
     var isServiceAwaited = false
     /// Sounds as soon as the session is active and nothing is being recorded.
-    var pendingTone: ChannelTone?
+    var pendingTone: Tone?
     /// A begin was reported, but its `transmissionAudioFinished` was not.
     var audioUnfinished = false
     /// The tone before a program gets the audio is sounding; it counts as heard after this time.

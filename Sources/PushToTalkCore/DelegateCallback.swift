@@ -1,6 +1,7 @@
 // The callbacks to the program behind a channel, as values.
 
 import FoundationEssentials
+import Vocabulary
 
 /// One call of a method of Apple's `PTChannelManagerDelegate`.
 ///

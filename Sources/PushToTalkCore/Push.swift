@@ -2,6 +2,7 @@
 
 import FoundationEssentials
 import MonotonicTime
+import Vocabulary
 
 /// One push to a channel of this device.
 public struct Push: Hashable, Sendable {

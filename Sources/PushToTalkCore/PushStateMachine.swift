@@ -1,6 +1,7 @@
 // Delivers pushes: which program they belong to, how long they wait, and how the program is asked. No I/O, no clock.
 
 import MonotonicTime
+import Vocabulary
 
 /// The pushes to the active channel, as a state machine without I/O. `ChannelManagerStateMachine` contains it.
 ///

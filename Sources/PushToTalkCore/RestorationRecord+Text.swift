@@ -1,6 +1,7 @@
 // The text form of a restoration record: a line with the version, a line for each value, and a line with a checksum.
 
 import FoundationEssentials
+import Vocabulary
 
 extension RestorationRecord {
     /// Why a text is not a valid restoration record.
@@ -81,7 +82,7 @@ extension RestorationRecord {
         media = try value(.media) { MediaOwner(rawValue: $0) }
         application = try optional(.application, Self.unescape) ?? ""
         invitation = try optional(.invitation, Self.unescape)
-        token = try optional(.token) { PushToken(hex: $0) }
+        token = try optional(.token) { PushToken(hexadecimal: $0) }
     }
 
     private func value(of key: Key) -> String? {
@@ -94,7 +95,7 @@ extension RestorationRecord {
         case .media: media.rawValue
         case .application: application.isEmpty ? nil : Self.escape(application)
         case .invitation: invitation.map(Self.escape)
-        case .token: token?.hex
+        case .token: token?.hexadecimal
         }
     }
 

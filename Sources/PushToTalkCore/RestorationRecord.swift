@@ -1,6 +1,7 @@
 // The record that restores a channel after a restart: a value with its own text form.
 
 import FoundationEssentials
+import Vocabulary
 
 /// The record of the active channel that is kept over restarts of the daemon and of the machine.
 ///

@@ -1,4 +1,5 @@
 // The packets of a burst in order, with the pauses and losses between them. Pure.
+import Vocabulary
 
 /// Puts the packets of a burst in order and fills its gaps.
 ///
@@ -6,7 +7,7 @@
 /// becomes packets that ask for concealment; pauses, in which nothing was sent, likewise.
 struct BurstTimeline {
     /// How far the newest packet may be ahead of the oldest that still waits, in samples: longer than a repair takes.
-    static let repairSamples: Int32 = 4 * 48_000
+    static let repairSamples = 4 * 48_000
     /// The most packets that wait.
     static let packetsMax = 1_024
     /// The longest gap that is kept as it was; a longer one becomes `gapInstead`.
@@ -26,11 +27,11 @@ struct BurstTimeline {
     }
 
     /// How far the newest packet may be ahead of the oldest that waits, in samples.
-    let windowSamples: Int32
+    let windowSamples: Int
     /// What waits, in the order of the sequence numbers.
-    private var waiting: [RecordedPacket] = []
+    private var waiting: [ReceivedFrame] = []
     /// The last that was handed on.
-    private var last: RecordedPacket?
+    private var last: ReceivedFrame?
     /// How far ahead of the file's samples the talker's clock is; what is less than a frame stays here until the next gap.
     private var owed: Int64 = 0
     private var lastSamples = 0
@@ -44,19 +45,19 @@ struct BurstTimeline {
     /// A packet came.
     ///
     /// - Returns: What is to be written now.
-    mutating func append(_ packet: RecordedPacket) -> [Item] {
+    mutating func append(_ packet: ReceivedFrame) -> [Item] {
         guard OpusPacketLength.samples(of: packet.payload) != nil, isNews(packet) else {
             dropped += 1
             return []
         }
         // From the end: nearly all come in order. RFC 1982 order, as RTP wraps.
         var place = waiting.count
-        while place > 0, Self.isBefore(packet.sequence, waiting[place - 1].sequence) { place -= 1 }
+        while place > 0, packet.sequence.sequenceDistance(from: waiting[place - 1].sequence) < 0 { place -= 1 }
         waiting.insert(packet, at: place)
         var items: [Item] = []
         while let first = waiting.first, let newest = waiting.last,
             waiting.count > Self.packetsMax
-                || Int32(bitPattern: newest.timestamp &- first.timestamp) > windowSamples
+                || newest.timestamp.timestampDistance(from: first.timestamp) > windowSamples
         { items += handOn() }
         return items
     }
@@ -70,8 +71,8 @@ struct BurstTimeline {
         return items
     }
 
-    private func isNews(_ packet: RecordedPacket) -> Bool {
-        if let last, !Self.isBefore(last.sequence, packet.sequence) { return false }
+    private func isNews(_ packet: ReceivedFrame) -> Bool {
+        if let last, packet.sequence.sequenceDistance(from: last.sequence) <= 0 { return false }
         return !waiting.contains { $0.sequence == packet.sequence }
     }
 
@@ -80,7 +81,7 @@ struct BurstTimeline {
         let samples = OpusPacketLength.samples(of: packet.payload) ?? 0
         var items: [Item] = []
         if let last {
-            owed += Int64(Int32(bitPattern: packet.timestamp &- last.timestamp)) - Int64(lastSamples)
+            owed += Int64(packet.timestamp.timestampDistance(from: last.timestamp) - lastSamples)
             // A clock that goes back says nothing: the packets follow one another.
             owed = max(0, owed)
             if owed > Self.gapMax { owed = Self.gapInstead }
@@ -101,6 +102,4 @@ struct BurstTimeline {
         items.append(Item(payload: packet.payload, samples: samples))
         return items
     }
-
-    private static func isBefore(_ one: UInt16, _ other: UInt16) -> Bool { Int16(bitPattern: other &- one) > 0 }
 }

@@ -4,6 +4,7 @@ import Logging
 import MonotonicTime
 import Reactor
 import Synchronization
+import Vocabulary
 
 /// Keeps talk bursts as Ogg Opus files (RFC 7845), one a burst.
 ///
@@ -85,7 +86,7 @@ public actor Recorder {
     }
 
     /// A packet of it; in any order, and once more does no harm. Outside of a burst it is nothing.
-    public func packet(_ voice: Voice, _ packet: RecordedPacket) {
+    public func packet(_ voice: Voice, _ packet: ReceivedFrame) {
         guard let burst = current[voice] else { return }
         post(.packet(burst: burst, packet))
     }

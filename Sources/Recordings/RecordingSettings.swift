@@ -48,25 +48,3 @@ public struct RecordingLabel: Equatable, Sendable {
         self.secondsSince1970 = secondsSince1970
     }
 }
-
-/// An Opus packet of a burst, in its place.
-public struct RecordedPacket: Equatable, Sendable {
-    /// Its number; the next one's is one more, in 16 bits as in RTP.
-    public var sequence: UInt16
-    /// Its time in units of 48 kHz, in 32 bits as in RTP.
-    public var timestamp: UInt32
-    /// The Opus packet.
-    public var payload: [UInt8]
-
-    /// A packet of these parts.
-    public init(sequence: UInt16, timestamp: UInt32, payload: [UInt8]) {
-        self.sequence = sequence
-        self.timestamp = timestamp
-        self.payload = payload
-    }
-
-    /// A packet that was received.
-    public init(_ packet: ReceivedPacket) {
-        self.init(sequence: packet.sequence, timestamp: packet.timestamp, payload: packet.payload)
-    }
-}

@@ -4,12 +4,13 @@ import Files
 import Glibc
 import Logging
 import MonotonicTime
+import Vocabulary
 
 /// What is to be recorded. Each burst has a number of its own, so that nothing of one gets into another when some of it is dropped.
 enum RecordingEvent: Sendable {
     /// `isInOrder`: its packets come in order.
     case began(burst: UInt64, RecordingLabel, isInOrder: Bool = false)
-    case packet(burst: UInt64, RecordedPacket)
+    case packet(burst: UInt64, ReceivedFrame)
     case ended(burst: UInt64)
     /// Nothing of it is to be kept.
     case discarded(burst: UInt64)

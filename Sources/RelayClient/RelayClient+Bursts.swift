@@ -2,6 +2,7 @@
 import MonotonicTime
 import Reactor
 import RelayProtocol
+import Vocabulary
 
 extension RelayClient {
     /// Asks which bursts the relay keeps.

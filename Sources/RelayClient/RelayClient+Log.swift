@@ -2,6 +2,7 @@
 import Logging
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 extension RelayClient {
     func note(_ event: PushLinkEvent, at now: Instant) {

@@ -5,6 +5,7 @@ import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
+import Vocabulary
 
 /// The link to a channel of our own relay, from an invitation.
 ///

@@ -1,6 +1,7 @@
 // The head of a request, checked in a fixed order. Pure.
 import Cryptography
 import RelayProtocol
+import Vocabulary
 
 /// Who may push what: a client's certificate, by its key, and the topics it is good for.
 public struct PushClient: Sendable, Hashable {

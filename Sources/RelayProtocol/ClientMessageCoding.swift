@@ -1,6 +1,7 @@
 // Client messages to and from protobuf.
 import FoundationEssentials
 import SwiftProtobuf
+import Vocabulary
 
 extension ClientMessage {
     typealias Wire = Pttd_Relay_V1_ClientMessage

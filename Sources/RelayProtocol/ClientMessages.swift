@@ -1,4 +1,5 @@
 // A client's messages as plain Swift values. relay.proto and docs/relay-protocol.md define their meaning.
+import Vocabulary
 
 /// What a client says on the control stream.
 public enum ClientMessage: Sendable, Hashable {

@@ -1,4 +1,5 @@
 // The control messages as plain Swift values. Their meaning is defined in relay.proto and docs/relay-protocol.md.
+import Vocabulary
 
 /// The versions and sizes that both ends agree on.
 public enum RelayProtocolLimits {

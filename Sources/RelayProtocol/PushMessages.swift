@@ -1,6 +1,7 @@
 // The messages about pushes, and their way to and from protobuf.
 import FoundationEssentials
 import SwiftProtobuf
+import Vocabulary
 
 extension ClientMessage {
     /// Asks for the pushes to a token.

@@ -1,33 +1,5 @@
-// Tokens and topics of pushes, as the protocol and the HTTP endpoint use them. Every value is valid.
+// Topics and names of pushes, as the protocol and the HTTP endpoint use them. Every value is valid.
 import Cryptography
-
-/// The address of one channel of one application on one machine, made there and dead after the channel is left.
-public struct PushToken: Hashable, Sendable, CustomStringConvertible {
-    /// How many bytes a token may have.
-    public static let byteCounts = 32...100
-    /// The bytes, which nobody can guess: a secret of the program, its server and the relay.
-    public let bytes: [UInt8]
-
-    /// The token of those bytes, nil unless they are 32 to 100.
-    public init?(_ bytes: some Collection<UInt8>) {
-        guard Self.byteCounts.contains(bytes.count) else { return nil }
-        self.bytes = [UInt8](bytes)
-    }
-
-    /// The token of 64 to 200 hexadecimal digits of either case, as it stands in a URL; nil for anything else.
-    public init?(hexadecimal text: some StringProtocol) {
-        guard text.utf8.count <= 2 * Self.byteCounts.upperBound, let bytes = Hexadecimal.decode(text) else {
-            return nil
-        }
-        self.init(bytes)
-    }
-
-    /// The token in hexadecimal digits, as it stands in a URL.
-    public var hexadecimal: String { Hexadecimal.encode(bytes) }
-
-    /// The beginning, which is enough to tell tokens apart in a log.
-    public var description: String { Hexadecimal.encode(Array(bytes.prefix(4))) + "…" }
-}
 
 /// What pushes are for: an application, and the kind of push.
 public struct PushTopic: Hashable, Sendable, CustomStringConvertible {

@@ -1,4 +1,5 @@
 // Which RTP sequence numbers of one burst have arrived: loss, duplicates and completeness. Pure.
+import Vocabulary
 
 /// The sequence numbers seen of one talk burst, in the manner of RFC 3550 appendix A.1.
 ///

@@ -1,6 +1,7 @@
 // Server messages to and from protobuf.
 import FoundationEssentials
 import SwiftProtobuf
+import Vocabulary
 
 extension ServerMessage {
     typealias Wire = Pttd_Relay_V1_ServerMessage

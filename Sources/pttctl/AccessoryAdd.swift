@@ -2,6 +2,7 @@
 import ArgumentParser
 import PTTBus
 import Terminal
+import Vocabulary
 
 /// The gestures of a talk control, in their form on a command line.
 enum GestureName: String, CaseIterable, ExpressibleByArgument {
@@ -59,13 +60,11 @@ struct AccessoryAdd: AsyncParsableCommand {
                 guard case .accessory(.addProgress(address, let step)) = event, !isQuiet else { return }
                 Console.say(Self.words(step))
             }
-            var wishes = AddAccessoryOptions()
-            wishes.name = name
-            wishes.profile = profile
-            wishes.gesture = gesture?.rawValue
-            wishes.bondedOnly = bondedOnly
-            if pair { wishes.pair = true }
-            let added = try await daemon.addAccessory(address, options: wishes)
+            let added = try await daemon.addAccessory(
+                AccessoryAddition(
+                    address: address, name: name, profileID: profile,
+                    gesture: gesture.flatMap { Gesture(rawValue: $0.rawValue) },
+                    isBondedOnly: bondedOnly, pairs: pair ? true : nil))
             try await daemon.refresh()
             let properties = await daemon.snapshot.accessories[added.path] ?? AccessoryProperties()
             if json { return Console.say(try jsonText(Document(accessory: properties, notes: added.notes))) }

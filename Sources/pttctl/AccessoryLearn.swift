@@ -4,6 +4,7 @@ import DBus
 import MonotonicTime
 import PTTBus
 import Terminal
+import Vocabulary
 
 /// `pttctl accessory learn`.
 struct AccessoryLearn: AsyncParsableCommand {
@@ -49,7 +50,7 @@ struct AccessoryLearn: AsyncParsableCommand {
 
     private static func learn(
         _ daemon: DaemonClient, _ screen: LearnScreen, begin: () async throws -> DBusObjectPath
-    ) async throws -> LearningProperties {
+    ) async throws -> LearningReport {
         let live = try await LiveFeed.start(daemon, seconds: nil, tick: .seconds(1))
         defer { live.stop() }
         let session = try await begin()
@@ -58,9 +59,9 @@ struct AccessoryLearn: AsyncParsableCommand {
             screen.isJSON ? nil : EnterKey(loop: daemon.loop) { Task { try? await daemon.proceedLearning(session) } }
         await enter?.start()
         defer { if let enter { Task { await enter.stop() } } }
-        var shown: LearningProperties?
+        var shown: LearningReport?
         for await item in live.news {
-            var now: LearningProperties?
+            var now: LearningReport?
             switch item {
             case .event(.running(false), _): throw Failure.daemonLeft
             case .event(.changed(let old, let new), _):
@@ -112,9 +113,9 @@ struct AccessoryLearn: AsyncParsableCommand {
     }
 }
 
-extension LearningProperties {
+extension LearningReport {
     /// Whether the person is to do something else than by `old`.
-    func isAnother(than old: LearningProperties?) -> Bool {
+    func isAnother(than old: LearningReport?) -> Bool {
         guard let old else { return true }
         return (step, prompt, round) != (old.step, old.prompt, old.round)
     }
@@ -144,7 +145,7 @@ struct LearnScreen {
     }
 
     /// What the person is to do now.
-    func show(_ now: LearningProperties) throws {
+    func show(_ now: LearningReport) throws {
         if isJSON {
             return Console.say(
                 try jsonText(
@@ -157,7 +158,7 @@ struct LearnScreen {
     }
 
     /// Big words, and what they mean below.
-    static func lines(_ now: LearningProperties) -> [String] {
+    static func lines(_ now: LearningReport) -> [String] {
         let prompt = now.prompt.plain(limit: 300)
         let words: String
         switch now.step {
@@ -171,7 +172,7 @@ struct LearnScreen {
         return ["", "  ┏\(rule)┓", "  ┃  \(words)  ┃", "  ┗\(rule)┛"] + (prompt.isEmpty ? [] : ["  \(prompt)"])
     }
 
-    func done(_ result: LearningProperties) throws {
+    func done(_ result: LearningReport) throws {
         if isJSON {
             return Console.say(
                 try jsonText(

@@ -3,6 +3,7 @@ import ArgumentParser
 import MonotonicTime
 import PTTBus
 import Terminal
+import Vocabulary
 
 /// `pttctl accessory scan`.
 struct AccessoryScan: AsyncParsableCommand {

@@ -2,6 +2,7 @@
 import MonotonicTime
 import PTTBus
 import Terminal
+import Vocabulary
 
 /// Looks for one device by its name. Pure.
 struct DeviceFinder {

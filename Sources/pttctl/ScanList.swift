@@ -1,6 +1,7 @@
 // The devices that a scan found: their order, their description, and their changes. Pure.
 import PTTBus
 import Terminal
+import Vocabulary
 
 /// What an installer looks for first.
 enum ScanRank: Int, Comparable {

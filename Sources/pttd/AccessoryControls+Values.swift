@@ -2,25 +2,7 @@
 import Accessories
 import AccessorySetup
 import PTTBus
-
-extension AccessoryError {
-    /// Why something was not set up.
-    init(_ error: AccessorySetupError) {
-        let code: Code =
-            switch error.kind {
-            case .notFound: .notFound
-            case .refused: .refused
-            case .notRecognised: .notRecognised
-            case .pairingFailed: .pairingFailed
-            case .notConnected: .notConnected
-            case .alreadyConfigured: .alreadyConfigured
-            case .busy: .busy
-            case .notSaved: .notSaved
-            case .invalid: .invalid
-            }
-        self.init(code, error.description)
-    }
-}
+import Vocabulary
 
 extension AccessoryProperties {
     /// How an accessory is doing, and how it is configured.
@@ -49,36 +31,6 @@ extension AccessoryProperties {
         battery = status.battery
         held = status.isHeld
         problem = status.problem ?? ""
-    }
-}
-
-extension DiscoveredDevice {
-    /// What a scan found.
-    init(_ device: ScannedDevice) {
-        self.init(address: device.address)
-        name = device.name ?? ""
-        signalStrength = device.signalStrength
-        profile = device.profileID
-        profileTitle = device.profileTitle
-        refusal = device.refusal
-        isPaired = device.isPaired
-        isConnected = device.isConnected
-        accessory = device.accessory?.text
-    }
-}
-
-extension LearningProperties {
-    /// Where learning is.
-    init(_ report: LearningReport) {
-        self.init()
-        step = LearningStep(rawValue: report.progress.step.rawValue) ?? .connecting
-        prompt = report.progress.prompt
-        round = report.progress.round
-        profile = report.profileID ?? ""
-        file = report.file ?? ""
-        text = report.text ?? ""
-        accessory = report.accessory?.text
-        problem = report.problem ?? ""
     }
 }
 

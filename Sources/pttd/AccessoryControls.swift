@@ -5,6 +5,7 @@ import DaemonAPI
 import MonotonicTime
 import PTTBus
 import Reactor
+import Vocabulary
 
 /// Joins setting up accessories with the bus. It lives on their loop, and holds no rules.
 actor AccessoryAdministrator: AccessoryControls {
@@ -71,11 +72,10 @@ actor AccessoryAdministrator: AccessoryControls {
     func happened(_ event: AccessorySetupEvent) {
         api.assumeIsolated { api in
             switch event {
-            case .found(let device): api.found(DiscoveredDevice(device))
+            case .found(let device): api.found(device)
             case .lost(let address): api.lost(address: address)
-            case .progress(let address, let step):
-                if let step = AddStep(rawValue: step.rawValue) { api.addProgress(address: address, step) }
-            case .learning(let report): api.update(learning: LearningProperties(report))
+            case .progress(let address, let step): api.addProgress(address: address, step)
+            case .learning(let report): api.update(learning: report)
             case .changed: break
             }
         }
@@ -84,35 +84,20 @@ actor AccessoryAdministrator: AccessoryControls {
 
     // MARK: What is asked
 
-    func setScanning(_ isOn: Bool) async throws(AccessoryError) {
-        try await attempt { setup async throws(AccessorySetupError) in try setup.setScanning(isOn) }
-    }
+    func setScanning(_ isOn: Bool) async throws(AccessoryError) { try await setup.setScanning(isOn) }
 
-    func discoveredDevices() async -> [DiscoveredDevice] {
-        await setup.devices.map { DiscoveredDevice($0) }
-    }
+    func discoveredDevices() async -> [DiscoveredDevice] { await setup.devices }
 
-    func add(_ request: AddAccessoryRequest) async throws(AccessoryError) -> (id: String, notes: [String]) {
-        let options = request.options
-        let addition = AccessoryAddition(
-            address: request.address, name: options.name, profileID: options.profile,
-            gesture: options.gesture.flatMap { Gesture(rawValue: $0) }, isBondedOnly: options.bondedOnly,
-            pairs: options.pair)
-        do throws(AccessorySetupError) {
-            let added = try await setup.add(addition)
-            await publish()
-            return (added.id.text, added.notes)
-        } catch {
-            throw AccessoryError(error)
-        }
+    func add(_ addition: AccessoryAddition) async throws(AccessoryError) -> (id: String, notes: [String]) {
+        let added = try await setup.add(addition)
+        await publish()
+        return (added.id.text, added.notes)
     }
 
     func cancelAdding(address: String) async { await setup.cancelAdding(address: address) }
 
     func remove(_ accessory: String) async throws(AccessoryError) {
-        do throws(AccessorySetupError) { try await setup.remove(AccessoryID(accessory)) } catch {
-            throw AccessoryError(error)
-        }
+        try await setup.remove(AccessoryID(accessory))
         await publish()
     }
 
@@ -129,38 +114,26 @@ actor AccessoryAdministrator: AccessoryControls {
                     + "'nearby-next', 'replay-last', 'none', "
                     + "'default', or 'command: PROGRAM ARGUMENTS'")
         }
-        try await attempt { setup async throws(AccessorySetupError) in
-            try await setup.bind(known, to: wanted, of: AccessoryID(accessory))
-        }
+        try await setup.bind(known, to: wanted, of: AccessoryID(accessory))
         await publish()
     }
 
-    func setGesture(_ gesture: String, of accessory: String) async throws(AccessoryError) {
-        try await attempt { setup async throws(AccessorySetupError) in
-            try await setup.setGesture(Gesture(rawValue: gesture), of: AccessoryID(accessory))
-        }
+    func setGesture(_ gesture: Gesture?, of accessory: String) async throws(AccessoryError) {
+        try await setup.setGesture(gesture, of: AccessoryID(accessory))
         await publish()
     }
 
     func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError) {
-        try await attempt { setup async throws(AccessorySetupError) in
-            try await setup.setBondedOnly(bondedOnly, of: AccessoryID(accessory))
-        }
+        try await setup.setBondedOnly(bondedOnly, of: AccessoryID(accessory))
         await publish()
     }
 
     func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError) {
-        try await attempt { setup async throws(AccessorySetupError) in
-            try setup.setTesting(AccessoryID(accessory), isOn)
-        }
+        try await setup.setTesting(AccessoryID(accessory), isOn)
     }
 
     func startLearning(_ request: LearningRequest) async throws(AccessoryError) {
-        try await attempt { setup async throws(AccessorySetupError) in
-            try setup.startLearning(
-                LearningWish(
-                    address: request.address, name: request.name, addsAccessory: request.addsAccessory))
-        }
+        try await setup.startLearning(request)
     }
 
     func cancelLearning() async { await setup.cancelLearning() }
@@ -169,11 +142,5 @@ actor AccessoryAdministrator: AccessoryControls {
 
     func profiles() async -> [ProfileDescription] {
         await service.library.profiles.map { ProfileDescription($0) }
-    }
-
-    private func attempt(
-        _ body: @Sendable (isolated AccessorySetup) async throws(AccessorySetupError) -> Void
-    ) async throws(AccessoryError) {
-        do throws(AccessorySetupError) { try await body(setup) } catch { throw AccessoryError(error) }
     }
 }

@@ -5,6 +5,7 @@ import ChannelService
 import DaemonAPI
 import Logging
 import PushToTalkCore
+import Vocabulary
 
 extension ChannelStep {
     /// The step that a caller on the bus asks for.

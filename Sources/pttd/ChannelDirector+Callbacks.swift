@@ -9,6 +9,7 @@ import PushToTalkCore
 import Reactor
 import RelayClient
 import RelayProtocol
+import Vocabulary
 
 extension ChannelDirector {
     func observed(_ event: ChannelServiceEvent) {
@@ -27,7 +28,8 @@ extension ChannelDirector {
         case .pushTokenChanged(let token): tokenChanged(token)
         case .programWanted: programWanted()
         case .channelDescriptorChanged, .transmissionModeChanged, .accessoryButtonEventsEnabledChanged: remember()
-        case .transmissionAudioFinished, .activeRemoteParticipantChanged(nil): rememberIfDue()
+        case .transmissionAudioFinished, .activeRemoteParticipantChanged(nil):
+            records.assumeIsolated { $0.talkEnded() }
         case .audioSessionInterrupted(let reason): changed(.interruptionBegan(reason: reason))
         case .audioSessionInterruptionEnded: changed(.interruptionEnded(reason: ""))
         default: break
@@ -37,28 +39,28 @@ extension ChannelDirector {
     // MARK: To the program
 
     func tell(_ callback: DelegateCallback, to program: BusProgram, told: (@Sendable () -> Void)? = nil) {
-        guard joinsUnderWay == 0 else {
-            heldCallbacks.append(HeldCallback(callback: callback, program: program, told: told))
+        if let due = programs.tell(callback, to: program.busName, told: told) { tell(due) }
+    }
+
+    private func tell(_ due: ProgramCalls.Due) {
+        guard let delegate = due.delegate else {
+            unanswered(due.callback)
+            due.told?()
             return
         }
-        guard let delegate = delegates[program.busName] else {
-            unanswered(callback)
-            told?()
-            return
-        }
-        let call = call(callback)
+        let call = DelegateCall(due.callback, session: dependencies?.audio)
         let interruption = interruption
         delegate.assumeIsolated { delegate in
             delegate.tell(call) { [channel] outcome in
-                if let identifier = callback.pushDelivery {
+                if let identifier = due.callback.pushDelivery {
                     // What the program asked for while it was asked came before its answer, and is begun by the next turn:
                     // "stop, then receive" is one.
                     channel.loop.execute { channel.assumeIsolated { $0.push(.init(outcome, to: identifier)) } }
                 }
-                told?()
+                due.told?()
             }
             // A program that comes during a call has not been told of it.
-            if case .didJoinChannel = callback, let interruption {
+            if case .didJoinChannel = due.callback, let interruption {
                 delegate.tell(.audioSessionChanged(.interruptionBegan(reason: interruption)))
             }
         }
@@ -70,36 +72,21 @@ extension ChannelDirector {
     }
 
     /// A channel that was joined is on the bus, or was not joined: callbacks need not wait for it any more.
-    func joinIsOver() {
-        joinsUnderWay -= 1
-        guard joinsUnderWay == 0 else { return }
-        let held = heldCallbacks
-        heldCallbacks = []
-        for next in held { tell(next.callback, to: next.program, told: next.told) }
-    }
+    func joinIsOver() { for due in programs.joinEnds() { tell(due) } }
 
     /// Sends a registering program the restoration callbacks of its channel.
     func tellRestoration(_ callbacks: [DelegateCallback], to program: BusProgram) {
         guard let first = callbacks.first else { return }
-        restorations[program.busName] = .untold
+        programs.restorationBegins(of: program.busName)
         tell(first, to: program) { [weak self] in
-            self?.assumeIsolated { $0.restorationWasTold(to: program.busName) }
+            self?.assumeIsolated { $0.programs.restorationEnds(of: program.busName) }
         }
         for callback in callbacks.dropFirst() { tell(callback, to: program) }
     }
 
-    private func restorationWasTold(to busName: String) {
-        guard case .awaited(let continuation)? = restorations.updateValue(.told, forKey: busName) else { return }
-        restorations[busName] = nil
-        continuation.resume()
-    }
-
     /// Returns when the program has answered to the restoration of its channel, or does not answer.
     func restorationTold(to busName: String) async {
-        if case .untold? = restorations[busName] {
-            await withCheckedContinuation { restorations[busName] = .awaited($0) }
-        }
-        restorations[busName] = nil
+        if programs.mustWait(busName) { await withCheckedContinuation { programs.wait(busName, $0) } }
     }
 
     /// A question about a push that nobody is there to be asked.
@@ -109,13 +96,13 @@ extension ChannelDirector {
     }
 
     private func changed(_ change: AudioSessionChange) {
-        guard let owner = seat?.owner, let delegate = delegates[owner.busName] else { return }
+        guard let owner = seat?.owner, let delegate = programs[owner.busName] else { return }
         delegate.assumeIsolated { $0.tell(.audioSessionChanged(change)) }
     }
 
     /// The record knew no name to show: the program does.
     func askDescriptor(_ uuid: UUID, _ program: BusProgram) {
-        delegates[program.busName]?.assumeIsolated { delegate in
+        programs[program.busName]?.assumeIsolated { delegate in
             delegate.tell(.channelDescriptor(uuid)) { [channel] outcome in
                 guard case .success(.descriptor(let descriptor)) = outcome else { return }
                 channel.assumeIsolated { $0.request(.setChannelDescriptor(descriptor, channelUUID: uuid)) }
@@ -123,40 +110,14 @@ extension ChannelDirector {
         }
     }
 
-    private func call(_ callback: DelegateCallback) -> DelegateCall {
-        switch callback {
-        case .didJoinChannel(let uuid, let reason): .didJoinChannel(uuid, reason: reason)
-        case .failedToJoinChannel(let uuid, let error): .failedToJoinChannel(uuid, error)
-        case .didLeaveChannel(let uuid, let reason): .didLeaveChannel(uuid, reason: reason)
-        case .failedToLeaveChannel(let uuid, let error): .failedToLeaveChannel(uuid, error)
-        case .didBeginTransmitting(let uuid, let source): .didBeginTransmitting(uuid, source: source)
-        case .failedToBeginTransmitting(let uuid, let error): .failedToBeginTransmitting(uuid, error)
-        case .didEndTransmitting(let uuid, let source): .didEndTransmitting(uuid, source: source)
-        case .failedToStopTransmitting(let uuid, let error): .failedToStopTransmitting(uuid, error)
-        case .receivedEphemeralPushToken(let token): .receivedEphemeralPushToken(token.bytes)
-        case .didActivateAudioSession: .didActivateAudioSession(audio)
-        case .didDeactivateAudioSession: .didDeactivateAudioSession
-        case .incomingPush(let uuid, let delivery): .incomingPush(uuid, payload: delivery.push.payload.text)
-        case .incomingServiceUpdatePush(let uuid, let delivery, let isHighPriority, let remaining):
-            .incomingServiceUpdatePush(
-                uuid, payload: delivery.push.payload.text, isHighPriority: isHighPriority,
-                remainingHighPriorityBudget: Int32(clamping: remaining))
-        }
-    }
-
-    private var audio: AudioSessionDescription {
-        dependencies?.audio ?? AudioSessionDescription(inputDevice: "", outputDevice: "", sampleRateHertz: 0)
-    }
-
     // MARK: Pushes
 
-    private func tokenChanged(_ token: PushToTalkCore.PushToken?) {
+    private func tokenChanged(_ token: PushToken?) {
         guard let seat else { return }
-        let (old, new) = (seat.token.flatMap(\.forRelay), token.flatMap(\.forRelay))
         self.seat?.token = token
         seat.client?.assumeIsolated { client in
-            if let old { client.unregister(token: old) }
-            if let new { client.register(token: new, topic: seat.topic) }
+            if let old = seat.token { client.unregister(token: old) }
+            if let token { client.register(token: token, topic: seat.topic) }
         }
     }
 
@@ -168,26 +129,6 @@ extension ChannelDirector {
         }
         channel.assumeIsolated { $0.push(.received(push)) }
     }
-}
-
-/// A callback that waits until its channel is on the bus.
-struct HeldCallback {
-    let callback: DelegateCallback
-    let program: BusProgram
-    let told: (@Sendable () -> Void)?
-}
-
-/// Whether a program that registers knows of its channel.
-enum Restoration {
-    case untold
-    case told
-    /// Its registration waits.
-    case awaited(CheckedContinuation<Void, Never>)
-}
-
-extension PushToTalkCore.PushToken {
-    /// The same bytes, as the relay's protocol has them.
-    fileprivate var forRelay: RelayProtocol.PushToken? { RelayProtocol.PushToken(bytes) }
 }
 
 extension DelegateCallback {

@@ -61,9 +61,9 @@ extension ChannelDirector: DaemonControls {
 
     func register(_ application: Application) async throws(PTInstantiationError) -> UUID? {
         let program = BusProgram(busName: application.id.busName, name: application.id.name)
-        delegates[program.busName] = application.delegate
+        programs[program.busName] = application.delegate
         if let refusal = step(.registered(program)) {
-            delegates[program.busName] = nil
+            programs[program.busName] = nil
             throw PTInstantiationError(.unknown, explanation: refusal.explanation)
         }
         guard let seat, seat.owner == program else { return nil }
@@ -72,8 +72,30 @@ extension ChannelDirector: DaemonControls {
     }
 
     func applicationLeft(_ application: ApplicationID) async {
-        guard delegates.removeValue(forKey: application.busName) != nil else { return }
+        guard programs[application.busName] != nil else { return }
+        programs[application.busName] = nil
         step(.gone(busName: application.busName))
+    }
+
+    // MARK: The order of requests
+
+    /// Waits for the caller's earlier requests; without a pause when there are none.
+    ///
+    /// - Parameter asks: Whether it matters if the caller, when it is a registered program, is in the foreground.
+    /// - Returns: Whether it is, or true where it does not matter.
+    /// - Throws: When too many wait, or when a begin or a join was asked for by a program that is not registered any more.
+    private func inTurn(_ caller: BusCaller, asks: Bool) async throws(PTChannelError) -> Bool {
+        let name = caller.busName
+        let delegate = programs[name]
+        if try turns.begin(name) { await withCheckedContinuation { turns.wait(name, $0) } }
+        var isForeground = true
+        if asks, caller.application != nil, let dependencies { isForeground = await dependencies.isForeground(name) }
+        turns.end(name)
+        guard asks, caller.application != nil else { return isForeground }
+        guard let delegate, programs[name] === delegate else {
+            throw PTChannelError(.unknown, explanation: "the program has unregistered or left the bus")
+        }
+        return isForeground
     }
 
     // MARK: Joining and leaving
@@ -95,7 +117,7 @@ extension ChannelDirector: DaemonControls {
             }
         }
         let isForeground = try await inTurn(request.caller, asks: true)
-        joinsUnderWay += 1
+        programs.joinBegins()
         let error = join(
             ChannelJoin(
                 caller: request.caller.busName, isForeground: isForeground, uuid: request.channel,
@@ -105,19 +127,19 @@ extension ChannelDirector: DaemonControls {
         if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
-        await untilKept()
+        await records.untilKept()
         guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
         return uuid
     }
 
     func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
         _ = try await inTurn(caller, asks: false)
-        joinsUnderWay += 1
+        programs.joinBegins()
         let error = change(ChannelStep(choice))
         if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
-        await untilKept()
+        await records.untilKept()
         guard let uuid = machine.active?.uuid else { throw Self.noChannel }
         return uuid
     }
@@ -132,7 +154,7 @@ extension ChannelDirector: DaemonControls {
             fail(caller) { .failedToLeaveChannel(channel, error) }
             throw error
         }
-        await untilKept()
+        await records.untilKept()
     }
 
     /// Reports a request that was refused before the channel manager was asked to the program's delegate.

@@ -8,6 +8,7 @@ import PTTBus
 import PushToTalkCore
 import Reactor
 import RelayClient
+import Vocabulary
 
 extension ChannelDirector {
     func keptMessages(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) -> [KeptMessage] {
@@ -27,14 +28,9 @@ extension ChannelDirector {
         }
         guard burst.canBeOpened else { throw PTChannelError(KeptBurstError.noKey) }
         let frames: [ReceivedFrame] = try await ask(channel) { client, answer in client.fetchBurst(id, answer) }
-        let packets = frames.map { frame in
-            ReceivedPacket(
-                sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-                receivedAt: frame.receivedAt)
-        }
         // Another channel may be the active one by now, or somebody may speak.
         try await self.channel.replay(
-            PTParticipant(name: burst.talker.name, image: nil), packets, channelUUID: channel)
+            PTParticipant(name: burst.talker.name, image: nil), frames, channelUUID: channel)
     }
 
     private func keptBursts(_ channel: UUID) async throws(PTChannelError) -> [KeptBurst] {

@@ -17,11 +17,9 @@ extension PushTopic {
 extension Push {
     /// A push as the relay delivers it; nil when its payload is none, which the relay should have refused.
     init?(_ push: RelayPush) {
-        guard let token = PushToTalkCore.PushToken(push.token.bytes),
-            let payload = try? PushPayload(validating: push.payload)
-        else { return nil }
+        guard let payload = try? PushPayload(validating: push.payload) else { return nil }
         self.init(
-            identifier: "relay at \(push.receivedAt.nanoseconds)", token: token, payload: payload,
+            identifier: "relay at \(push.receivedAt.nanoseconds)", token: push.token, payload: payload,
             isHighPriority: push.priority > 5, expiry: push.expiresAt.map { .at($0) } ?? .immediate)
     }
 }

@@ -12,6 +12,7 @@ import PushToTalkCore
 import Reactor
 import RelayClient
 import RelayProtocol
+import Vocabulary
 
 /// The active channel of the device, and the program behind it. It handles the requests of `org.pttd`, and runs on the
 /// daemon's loop.
@@ -48,7 +49,7 @@ actor ChannelDirector {
         let isPushOnly: Bool
         /// The program behind it, while it is registered.
         var owner: BusProgram?
-        var token: PushToTalkCore.PushToken?
+        var token: PushToken?
         /// What pushes to it are addressed to.
         let topic: PushTopic
     }
@@ -58,53 +59,29 @@ actor ChannelDirector {
 
     let channel: ChannelService
     let logger: Logger
+    let records: ChannelRecords
     var seat: Seat?
-    var delegates: [String: ApplicationDelegate] = [:]
+    var programs = ProgramCalls()
     private(set) var machine: ChannelDirectorStateMachine
     private(set) var dependencies: Dependencies?
-    private let store: RestorationStore
-    /// Keeps which of several configured channels is the one.
-    private let choices: RestorationStore
-    /// Where both are written.
-    private let disk: EventLoop
-    private let choiceWriter: LatestValueWriter<RestorationRecord>
     private var timer: EventLoop.Timer?
     private var isClosing = false
     private var openError: PTChannelError?
     private var isBusReady = false
     private var programsToStart: [String] = []
-    private var upkeep = RecordUpkeep()
-    private var hasDiskRefused = false
-    /// The last record is being kept, while somebody talks, too.
-    private var isEnding = false
-    /// No record is kept any more.
-    private var hasEnded = false
     var calls = CallHolders()
-    /// Joins whose channel is not on the bus yet: callbacks wait for that.
-    var joinsUnderWay = 0
-    var heldCallbacks: [HeldCallback] = []
-    var restorations: [String: Restoration] = [:]
-    /// The requests that wait for an earlier one of the same caller; no entry while nothing of it is under way.
-    var turns: [String: [CheckedContinuation<Void, Never>]] = [:]
+    var turns = CallerTurns()
 
-    /// - Parameter disk: The loop on which both stores are written. It may wait for the disk.
     init(
         channels: [ChannelMembership], policy: JoinPolicy, relayCarriesPushes: Bool, isOpen: Bool,
-        channel: ChannelService, store: RestorationStore, choices: RestorationStore, disk: EventLoop, logger: Logger
+        channel: ChannelService, records: ChannelRecords, logger: Logger
     ) {
         loop = channel.loop
         machine = ChannelDirectorStateMachine(
             channels: channels, policy: policy, relayCarriesPushes: relayCarriesPushes, isOpen: isOpen)
         self.channel = channel
-        self.store = store
-        self.choices = choices
-        self.disk = disk
+        self.records = records
         self.logger = logger
-        choiceWriter = LatestValueWriter(on: disk) { record in
-            do throws(RestorationStoreError) { try choices.save(record) } catch {
-                logger.error("after a restart another channel may be the active one", metadata: ["why": "\(error)"])
-            }
-        }
     }
 
     /// What there is to show, and the program that the channel belongs to, as `ChannelProperties.owner` has it.
@@ -130,13 +107,13 @@ actor ChannelDirector {
     func start(_ dependencies: Dependencies, hosted: [ChannelID: InvitationLink] = [:]) async {
         self.dependencies = dependencies
         _ = await channel.addObserver { [weak self] event in self?.assumeIsolated { $0.observed(event) } }
-        let kept = store.load()
-        if let problem = kept.problem { logger.error("\(problem)") }
-        let choice = machine.channels.count > 1 ? choices.load() : nil
-        if let problem = choice?.problem { logger.error("\(problem)") }
-        var restored = kept.record.map { ChannelMembership($0) }
+        let hasChoice = machine.channels.count > 1
+        let kept = await records.load(hasChoice: hasChoice) { [weak self] in
+            self?.assumeIsolated { $0.currentRecord } ?? .init(record: nil, isTalking: false)
+        }
+        var restored = kept.restored.map { ChannelMembership($0) }
         if let uuid = restored?.uuid, let link = hosted[ChannelID(uuid)] { restored?.link = link }
-        step(.started(restoring: restored, chosen: choice?.record?.channelUUID))
+        step(.started(restoring: restored, chosen: kept.chosen))
     }
 
     /// `org.pttd` is served: programs that are started find it.
@@ -149,7 +126,7 @@ actor ChannelDirector {
     /// Ends the current activity. The channel is not left, and is restored at the next start.
     func stop() async {
         timer?.cancel()
-        await keepWhatIsPending()
+        await records.end()
         await channel.shutdown()
         guard let seat else { return }
         await seat.bridge.close(nil)
@@ -178,12 +155,9 @@ actor ChannelDirector {
 
     private func arm() {
         timer?.cancel()
-        timer = [machine.nextDeadline, upkeep.nextDeadline].compactMap(\.self).min().map { deadline in
+        timer = machine.nextDeadline.map { deadline in
             loop.schedule(at: deadline) { [weak self] in
-                self?.assumeIsolated { director in
-                    director.keepRecord()
-                    _ = director.step(.deadlineReached)
-                }
+                self?.assumeIsolated { _ = $0.step(.deadlineReached) }
             }
         }
     }
@@ -205,16 +179,16 @@ actor ChannelDirector {
         case .open(let membership, let reason): open(membership, reason)
         case .close(let uuid, let reason): close(uuid, reason)
         case .remember: remember()
-        case .forget:
-            upkeep.want(.remove)
-            keepRecord()
+        case .forget: records.assumeIsolated { $0.want(.remove) }
         case .startProgram(let name):
             if isBusReady { startProgram(name) } else { programsToStart.append(name) }
         case .hand(let program): hand(to: program)
         case .orphan:
             seat?.owner = nil
             channel.assumeIsolated { $0.push(.programLeft) }
-        case .choose(let uuid): keepChoice(uuid)
+        case .choose(let uuid):
+            guard let chosen = machine.channels.first(where: { $0.uuid == uuid }) else { break }
+            records.assumeIsolated { $0.choose(chosen) }
         case .announce(let position, let name):
             logger.notice("channel changed", metadata: ["channel": "\(name)", "position": "\(position)"])
             channel.assumeIsolated { $0.signal(.channel(position: position)) }
@@ -315,81 +289,23 @@ actor ChannelDirector {
 
     // MARK: The record
 
-    /// Keeps what restores the channel: at once, or when nobody talks any more, because the disk may be slow.
+    /// Keeps what restores the channel: at once, or when nobody talks any more.
     func remember() {
         guard let active = machine.active, !active.isConfigured else { return }
-        upkeep.want(.save)
-        keepRecord()
+        records.assumeIsolated { $0.want(.save) }
     }
 
-    /// Somebody stopped talking.
-    func rememberIfDue() { if upkeep.isPending { later { $0.keepRecord() } } }
-
-    /// Has the disk do what is due with the record. This loop does not wait for it.
-    private func keepRecord() {
+    private var currentRecord: ChannelRecords.Current {
         let snapshot = channel.assumeIsolated { $0.snapshot }
-        let isTalking =
-            snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing
-        guard !hasEnded, let step = upkeep.due(isTalking: isTalking && !isEnding, at: .now) else { return }
-        let record = step == .save ? record(of: snapshot) : nil
-        // Posted in this turn: whoever waits for the disk from now on waits for this.
-        disk.execute { [store, loop, weak self] in
-            let problem: RestorationStoreError?
-            do throws(RestorationStoreError) {
-                switch step {
-                case .save: if let record { try store.save(record) }
-                case .remove: try store.remove()
-                }
-                problem = nil
-            } catch {
-                problem = error
-            }
-            loop.execute { [weak self] in self?.assumeIsolated { $0.recordKept(step, problem) } }
-        }
-    }
-
-    /// Returns when what was handed to the disk is on it: a caller is not told of a change that a power failure takes back.
-    /// A disk that does not answer delays the answer by a second at most.
-    func untilKept() async { _ = await disk.drained(within: .seconds(1), countedBy: loop) }
-
-    /// Has the disk do what waits for the end of a transmission, or for an earlier answer of the disk. One that refuses or hangs is left.
-    /// From then on nothing is kept: a channel manager that shuts down has less to restore than it had.
-    private func keepWhatIsPending() async {
-        isEnding = true
-        keepRecord()
-        // The write that is under way, and the one after it.
-        for _ in 0..<2 where upkeep.isPending && upkeep.nextDeadline == nil { await untilKept() }
-        hasEnded = true
-    }
-
-    private func recordKept(_ step: RecordUpkeep.Step, _ error: RestorationStoreError?) {
-        if let error {
-            let what =
-                switch step {
-                case .save: "the channel will not be restored after a restart"
-                case .remove: "a channel that was left may be joined again after a restart"
-                }
-            // Once is enough to be told of a disk that goes on refusing.
-            logger.log(level: hasDiskRefused ? .debug : .error, "\(what)", metadata: ["why": "\(error)"])
-        }
-        hasDiskRefused = error != nil
-        upkeep.did(isOver: error?.isFinal ?? true, at: .now)
-        arm()
-        keepRecord()
-    }
-
-    /// What restores the active channel; nil: it was not opened, or is none of those that are kept.
-    private func record(of snapshot: ChannelServiceSnapshot) -> RestorationRecord? {
+        var current = ChannelRecords.Current(
+            record: nil,
+            isTalking: snapshot.transmission != nil || snapshot.activeRemoteParticipant != nil || snapshot.isCapturing)
         guard let active = machine.active, !active.isConfigured, let joined = snapshot.channel,
             joined.uuid == active.uuid
-        else { return nil }
-        return RestorationRecord(
+        else { return current }
+        current.record = RestorationRecord(
             channel: joined, token: snapshot.pushToken, application: active.owner?.recordName ?? "",
             invitation: active.link?.text)
-    }
-
-    private func keepChoice(_ uuid: UUID) {
-        guard let channel = machine.channels.first(where: { $0.uuid == uuid }) else { return }
-        choiceWriter.put(RestorationRecord(channelUUID: uuid, descriptor: channel.descriptor))
+        return current
     }
 }

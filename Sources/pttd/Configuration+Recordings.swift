@@ -5,6 +5,7 @@ import Glibc
 import PushToTalkCore
 import Recordings
 import Settings
+import Vocabulary
 
 extension Configuration {
     /// Reads the table `[recordings]`, without which nothing is kept.
@@ -62,18 +63,19 @@ extension Recorder {
     func take(_ event: SpeechEvent, of name: String) {
         switch event {
         case .began(let participant, let channel, let burst): began(voice(burst), label(participant.name, channel))
-        case .packet(let packet, let burst): self.packet(voice(burst), RecordedPacket(packet))
+        case .packet(let packet, let burst): self.packet(voice(burst), packet)
         case .ended(let burst): ended(voice(burst))
         case .left: othersEnded()
         case .ownFrame(let frame, let channel):
             guard includesOwn else { return }
             if frame.isFirst { began(.own, label(name, channel)) }
             // Positions jump where the microphone lost samples; so do the numbers.
-            let number = Int(frame.position) / max(1, frame.samplesPerFrame)
+            let number = frame.position / max(1, frame.samples)
             packet(
                 .own,
-                RecordedPacket(
-                    sequence: UInt16(truncatingIfNeeded: number), timestamp: frame.position, payload: frame.payload))
+                ReceivedFrame(
+                    sequence: UInt16(truncatingIfNeeded: number), timestamp: frame.position, payload: frame.payload,
+                    receivedAt: frame.capturedAt))
         case .ownEnded(let erased): if erased { discarded(.own) } else { ended(.own) }
         }
     }

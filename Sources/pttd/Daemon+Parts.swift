@@ -51,11 +51,13 @@ extension Daemon {
         ) async throws {
             let channel = ChannelService(configuration: service, loop: loop, logger: Logger(label: "pttd.channel"))
             let clock = PolicyClock(configuration.policy, loop: loop)
+            let records = ChannelRecords(
+                store: RestorationStore(path: state + "/channel"),
+                choices: RestorationStore(path: state + "/chosen-channel"), disk: disk, loop: loop,
+                logger: Logger(label: "pttd.director"))
             let director = ChannelDirector(
                 channels: channels, policy: configuration.policy, relayCarriesPushes: relayCarriesPushes,
-                isOpen: await clock.isOpen, channel: channel, store: RestorationStore(path: state + "/channel"),
-                choices: RestorationStore(path: state + "/chosen-channel"), disk: disk,
-                logger: Logger(label: "pttd.director"))
+                isOpen: await clock.isOpen, channel: channel, records: records, logger: Logger(label: "pttd.director"))
             recorder = try await Self.recorder(configuration, state: state, of: channel)
             let bus = DBusConnection(to: address, on: loop, logger: Logger(label: "pttd.bus"))
             // Where both are one bus there is one connection: it owns org.pttd, so the bus's policy keeps strangers from it.

@@ -2,6 +2,7 @@
 import BlueZ
 import MonotonicTime
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessoryTestSupport

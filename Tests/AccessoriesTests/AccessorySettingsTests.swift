@@ -1,6 +1,7 @@
 // The accessories' part of pttd.toml.
 import Settings
 import Testing
+import Vocabulary
 
 @testable import Accessories
 

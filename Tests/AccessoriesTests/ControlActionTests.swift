@@ -1,6 +1,7 @@
 // What controls do, as people and programs write it.
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 

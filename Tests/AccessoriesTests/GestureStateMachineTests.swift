@@ -2,6 +2,7 @@
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 

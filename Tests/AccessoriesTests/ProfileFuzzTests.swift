@@ -3,6 +3,7 @@ import MonotonicTime
 import Settings
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 

@@ -2,6 +2,7 @@
 import BlueZ
 import LinuxInput
 import TestSupport
+import Vocabulary
 
 @testable import Accessories
 

@@ -14,6 +14,7 @@ import LinuxInput
 import MonotonicTime
 import Settings
 import Testing
+import Vocabulary
 
 @testable import Accessories
 

@@ -10,6 +10,7 @@ import MonotonicTime
 import Reactor
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup
@@ -133,8 +134,8 @@ private func withScene(_ body: (Scene) async throws -> Void) async throws {
 }
 
 /// Why `body` did not work; nil when it did.
-private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async -> AccessorySetupError? {
-    do throws(AccessorySetupError) {
+private func refusal(_ body: () async throws(AccessoryError) -> Void) async -> AccessoryError? {
+    do throws(AccessoryError) {
         try await body()
         return nil
     } catch {
@@ -151,10 +152,10 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             #expect(try await eventually { await setup.devices.count == 4 })
             let devices = await setup.devices
             let one = devices.first { $0.address == "C4:00:00:00:00:01" }
-            #expect(one?.profileID == "ptt-z" && one?.refusal == nil && one?.accessory == nil)
+            #expect(one?.profile == "ptt-z" && one?.refusal == nil && one?.accessory == nil)
             let tag = devices.first { $0.address == "C4:00:00:00:00:02" }
-            #expect(tag?.profileID == nil && tag?.refusal?.isEmpty == false)
-            #expect(devices.first { $0.address == "C4:00:00:00:00:03" }?.profileID == nil)
+            #expect(tag?.profile == nil && tag?.refusal?.isEmpty == false)
+            #expect(devices.first { $0.address == "C4:00:00:00:00:03" }?.profile == nil)
             try await daemon.told.wait { told in
                 Set(told.compactMap { if case .found(let device) = $0 { device.address } else { nil } }).count == 4
             }
@@ -168,8 +169,8 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
         try await withScene { scene in
             try await scene.command("adapter off")
             let daemon = try await scene.daemon()
-            let error = await refusal { () throws(AccessorySetupError) in try await daemon.setup.setScanning(true) }
-            #expect(error?.kind == .notFound)
+            let error = await refusal { () throws(AccessoryError) in try await daemon.setup.setScanning(true) }
+            #expect(error?.code == .notFound)
             await daemon.stop()
         }
     }
@@ -210,8 +211,8 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             let daemon = try await scene.daemon()
             try await bluetooth(daemon)
             let setup = daemon.setup
-            func kind(_ addition: AccessoryAddition) async -> AccessorySetupError.Kind? {
-                await refusal { () throws(AccessorySetupError) in _ = try await setup.add(addition) }?.kind
+            func kind(_ addition: AccessoryAddition) async -> AccessoryError.Code? {
+                await refusal { () throws(AccessoryError) in _ = try await setup.add(addition) }?.code
             }
             await #expect(kind(AccessoryAddition(address: "C4:00:00:00:00:02")) == .refused)
             await #expect(kind(AccessoryAddition(address: "C4:00:00:00:00:03")) == .notRecognised)
@@ -233,16 +234,16 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             let daemon = try await scene.daemon()
             try await bluetooth(daemon)
             let setup = daemon.setup
-            async let result = refusal { () throws(AccessorySetupError) in
+            async let result = refusal { () throws(AccessoryError) in
                 _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:01"))
             }
             try await daemon.told.wait { !$0.isEmpty }
-            let second = await refusal { () throws(AccessorySetupError) in
+            let second = await refusal { () throws(AccessoryError) in
                 _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:01"))
             }
-            #expect(second?.kind == .busy)
+            #expect(second?.code == .busy)
             await setup.cancelAdding(address: "C4:00:00:00:00:01")
-            #expect(await result?.kind == .notConnected)
+            #expect(await result?.code == .notConnected)
             await #expect(daemon.service.statuses.isEmpty)
             await daemon.stop()
         }
@@ -263,20 +264,20 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             #expect(try await eventually { await service.statuses.contains { $0.isReady } })
             let setup = daemon.setup
             #expect(
-                await refusal { () throws(AccessorySetupError) in try await setup.setBondedOnly(true, of: vest) }?.kind
+                await refusal { () throws(AccessoryError) in try await setup.setBondedOnly(true, of: vest) }?.code
                     == .refused)
             #expect(
-                await refusal { () throws(AccessorySetupError) in try await setup.bind(.soft1, to: .channelUp, of: vest)
+                await refusal { () throws(AccessoryError) in try await setup.bind(.soft1, to: .channelUp, of: vest)
                 }?
-                .kind == .invalid)
+                .code == .invalid)
             #expect(
-                await refusal { () throws(AccessorySetupError) in
+                await refusal { () throws(AccessoryError) in
                     try await setup.bind(.ptt, to: .command(["/bin/true"]), of: vest)
-                }?.kind == .refused)
+                }?.code == .refused)
             try await daemon.setup.bind(.ptt, to: .emergency, of: vest)
             try await daemon.setup.setGesture(.toggle, of: vest)
             try await daemon.setup.setBondedOnly(true, of: AccessoryID("away"))
-            #expect(await refusal { () throws(AccessorySetupError) in try await setup.remove(vest) }?.kind == .refused)
+            #expect(await refusal { () throws(AccessoryError) in try await setup.remove(vest) }?.code == .refused)
             await daemon.stop()
 
             daemon = try await scene.daemon(settings)
@@ -348,9 +349,9 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             #expect(daemon.intents == ["began ptt-z/ptt"])
             let setup = daemon.setup
             #expect(
-                await refusal { () throws(AccessorySetupError) in
+                await refusal { () throws(AccessoryError) in
                     try await setup.setTesting(AccessoryID("nothing"), true)
-                }?.kind == .notFound)
+                }?.code == .notFound)
             await daemon.stop()
         }
     }
@@ -360,26 +361,26 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             var daemon = try await scene.daemon()
             try await bluetooth(daemon)
             let person = person(scene, daemon)
-            try await daemon.setup.startLearning(LearningWish(address: "C4:00:00:00:00:03", name: "Crane"))
+            try await daemon.setup.startLearning(LearningRequest(address: "C4:00:00:00:00:03", name: "Crane"))
             let setup = daemon.setup
             #expect(
-                await refusal { () throws(AccessorySetupError) in
-                    try await setup.startLearning(LearningWish(address: nil))
-                }?.kind == .busy)
+                await refusal { () throws(AccessoryError) in
+                    try await setup.startLearning(LearningRequest(address: nil))
+                }?.code == .busy)
             let told = try await daemon.told.wait(.seconds(60)) { told in
                 told.contains {
                     guard case .learning(let report) = $0 else { return false }
-                    return report.progress.step == .done || report.progress.step == .failed
+                    return report.step == .done || report.step == .failed
                 }
             }
             person.cancel()
             let report = try #require(
                 told.reversed().lazy.compactMap { if case .learning(let report) = $0 { report } else { nil } }.first)
-            #expect(report.progress.step == .done, "\(report.problem ?? "")")
-            #expect(report.profileID == "crane" && report.problem == nil)
-            let accessory = try #require(report.accessory)
-            #expect(report.text?.contains("pressed") == true)
-            #expect(fileExists(report.file ?? ""))
+            #expect(report.step == .done, "\(report.problem)")
+            #expect(report.profile == "crane" && report.problem.isEmpty)
+            let accessory = AccessoryID(try #require(report.accessory))
+            #expect(report.text.contains("pressed"))
+            #expect(fileExists(report.file))
             try await scene.command("strange press")
             try await scene.command("strange release")
             _ = try await daemon.intents(2)
@@ -405,8 +406,8 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
                 let all = told.all
                 for event in all[seen...] {
                     guard case .learning(let report) = event else { continue }
-                    if report.progress.step == .press { _ = await scene.fake.perform("strange press") }
-                    if report.progress.step == .release { _ = await scene.fake.perform("strange release") }
+                    if report.step == .press { _ = await scene.fake.perform("strange press") }
+                    if report.step == .release { _ = await scene.fake.perform("strange release") }
                 }
                 seen = all.count
                 try await Task.sleep(for: .milliseconds(20))
@@ -450,26 +451,26 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             }
             try await bluetooth(daemon)
             let person = person(scene, daemon)
-            try await daemon.setup.startLearning(LearningWish(address: "C4:00:00:00:00:03", name: "Crane"))
+            try await daemon.setup.startLearning(LearningRequest(address: "C4:00:00:00:00:03", name: "Crane"))
             let told = try await daemon.told.wait(.seconds(60)) { told in
                 told.contains {
                     guard case .learning(let report) = $0 else { return false }
-                    return report.progress.step == .done || report.progress.step == .failed
+                    return report.step == .done || report.step == .failed
                 }
             }
             person.cancel()
             let report = try #require(
                 told.reversed().lazy.compactMap { if case .learning(let report) = $0 { report } else { nil } }.first)
-            #expect(report.progress.step == .done && report.profileID == "crane", "\(report.problem ?? "")")
+            #expect(report.step == .done && report.profile == "crane", "\(report.problem)")
             if profile != nil {
                 // Nothing would be different: that is an error, with what to do.
                 #expect(report.accessory == nil)
-                #expect(report.problem?.contains("write profile = \"crane\"") == true)
+                #expect(report.problem.contains("write profile = \"crane\""))
                 #expect(await daemon.service.configurations.first?.profileID == profile)
                 await daemon.stop()
                 return
             }
-            #expect(report.accessory == AccessoryID("vest") && report.problem == nil)
+            #expect(report.accessory == "vest" && report.problem.isEmpty)
             for isRestarted in [false, true] {
                 if isRestarted {
                     await daemon.stop()
@@ -495,11 +496,11 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
 
     private func pair(
         _ scene: Scene, _ daemon: Daemon, _ how: String
-    ) async throws -> (error: AccessorySetupError?, took: Duration) {
+    ) async throws -> (error: AccessoryError?, took: Duration) {
         try await scene.command("aina pairing \(how)")
         let setup = daemon.setup
         let begin = Instant.now
-        let error = await refusal { () throws(AccessorySetupError) in
+        let error = await refusal { () throws(AccessoryError) in
             _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:04", pairs: true))
         }
         return (error, .now - begin)
@@ -527,7 +528,7 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             try await bluetooth(daemon)
             let (error, took) = try await pair(scene, daemon, how)
             let words = error?.description ?? "none"
-            #expect(error?.kind == .notConnected, "\(words)")
+            #expect(error?.code == .notConnected, "\(words)")
             #expect(words.contains(how == "hangup" ? "hung up" : "went away") && !words.contains("press its button"))
             #expect(took < .seconds(20))
             await #expect(daemon.service.statuses.isEmpty)
@@ -542,18 +543,18 @@ private func refusal(_ body: () async throws(AccessorySetupError) -> Void) async
             let daemon = try await scene.daemon()
             try await bluetooth(daemon)
             let setup = daemon.setup
-            try await setup.startLearning(LearningWish(address: "C4:00:00:00:00:03"))
+            try await setup.startLearning(LearningRequest(address: "C4:00:00:00:00:03"))
             try await daemon.told.wait {
-                $0.contains { if case .learning(let report) = $0 { report.progress.step == .quiet } else { false } }
+                $0.contains { if case .learning(let report) = $0 { report.step == .quiet } else { false } }
             }
             await setup.cancelLearning()
-            try await setup.startLearning(LearningWish(address: "C4:00:00:00:00:03"))
+            try await setup.startLearning(LearningRequest(address: "C4:00:00:00:00:03"))
             await setup.cancelLearning()
             await #expect(daemon.service.statuses.isEmpty)
             #expect(
-                await refusal { () throws(AccessorySetupError) in
-                    try await setup.startLearning(LearningWish(address: nil))
-                }?.kind == .notFound)
+                await refusal { () throws(AccessoryError) in
+                    try await setup.startLearning(LearningRequest(address: nil))
+                }?.code == .notFound)
             await daemon.stop()
         }
     }

@@ -6,6 +6,7 @@ import MonotonicTime
 import Settings
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup

@@ -2,6 +2,7 @@
 import BlueZ
 import MonotonicTime
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup
@@ -56,7 +57,7 @@ import Testing
         return adding
     }
 
-    private func failure(_ actions: [AddStateMachine.Action]) -> AccessorySetupError? {
+    private func failure(_ actions: [AddStateMachine.Action]) -> AccessoryError? {
         for case .finished(.failure(let error)) in actions { return error }
         return nil
     }
@@ -86,7 +87,7 @@ import Testing
             #expect(actions.contains(.command(.cancelPairing(device: aina.id))))
         }
         let error = failure(actions)
-        #expect(error?.kind == .notConnected)
+        #expect(error?.code == .notConnected)
         #expect(error?.description.contains("hung up") == true, "\(error?.description ?? "")")
         #expect(error?.description.contains("press its button") == false)
     }
@@ -96,7 +97,7 @@ import Testing
         _ = adding.handle(.status(asleep), at: .zero)
         _ = adding.handle(.deviceRemoved, at: .zero + .seconds(1))
         let error = failure(adding.handle(.deadline, at: .zero + .seconds(4)))
-        #expect(error?.kind == .notConnected)
+        #expect(error?.code == .notConnected)
         #expect(error?.description.contains("went away while it was being paired") == true)
     }
 
@@ -117,7 +118,7 @@ import Testing
         let actions = adding.handle(.deadline, at: .zero + .seconds(30))
         #expect(actions.contains(.command(.cancelPairing(device: aina.id))))
         let error = failure(actions)
-        #expect(error?.kind == .pairingFailed)
+        #expect(error?.code == .pairingFailed)
         #expect(error?.description.contains("not paired in time") == true)
     }
 
@@ -129,7 +130,7 @@ import Testing
             ) { _ in "a" }
             if hasScanned { _ = adding.handle(.scanned, at: .zero) }
             let error = failure(adding.handle(.deadline, at: .zero + .seconds(30)))
-            #expect(error?.kind == .notFound)
+            #expect(error?.code == .notFound)
             #expect(error?.description.contains("bring it near") == hasScanned)
             #expect(error?.description.contains("no scan") == !hasScanned)
         }

@@ -1,6 +1,7 @@
 // A made-up button that is learned by a person who does what the session asks, and then used by one who presses any keys.
 import MonotonicTime
 import TestSupport
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup
@@ -182,7 +183,7 @@ struct FamilySimulation {
         return result
     }
 
-    private mutating func follow(_ step: LearningProgress.Step) {
+    private mutating func follow(_ step: LearningStep) {
         switch step {
         case .press: plan(.key(0, isDown: true), in: milliseconds(300...1_200))
         case .release: plan(.key(0, isDown: false), in: milliseconds(200...900))

@@ -2,6 +2,7 @@
 import BlueZ
 import MonotonicTime
 import TestSupport
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup

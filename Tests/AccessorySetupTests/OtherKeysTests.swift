@@ -3,6 +3,7 @@ import BlueZ
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup

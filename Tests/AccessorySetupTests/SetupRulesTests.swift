@@ -3,6 +3,7 @@ import BlueZ
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup
@@ -23,7 +24,7 @@ private func device(
 private let library = ProfileLibrary.load(directory: nil).library
 
 @Suite struct ScanRulesTests {
-    private func found(_ actions: [ScanStateMachine.Action]) -> [ScannedDevice] {
+    private func found(_ actions: [ScanStateMachine.Action]) -> [DiscoveredDevice] {
         actions.compactMap { if case .found(let device) = $0 { device } else { nil } }
     }
 
@@ -31,7 +32,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         var scan = ScanStateMachine(library: library)
         var now = Instant.zero + .seconds(1)
         let facts = device(1, name: "PTT-Z")
-        #expect(found(scan.handle(.device(facts), at: now)).first?.profileID == "ptt-z")
+        #expect(found(scan.handle(.device(facts), at: now)).first?.profile == "ptt-z")
         var told = 0
         for step in 0..<1_000 {
             now = now + .milliseconds(2)
@@ -77,7 +78,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         let facts = device(1)
         _ = scan.handle(.device(facts), at: now)
         let actions = scan.handle(.accessories([facts.address: AccessoryID("vest")]), at: now + .seconds(1))
-        #expect(found(actions).first?.accessory == AccessoryID("vest"))
+        #expect(found(actions).first?.accessory == "vest")
         #expect(scan.handle(.reset, at: now + .seconds(2)) == [.lost(address: facts.address)])
         #expect(scan.devices.isEmpty)
     }
@@ -90,7 +91,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         }
     }
 
-    private func failure(_ actions: [AddStateMachine.Action]) -> AccessorySetupError? {
+    private func failure(_ actions: [AddStateMachine.Action]) -> AccessoryError? {
         for case .finished(.failure(let error)) in actions { return error }
         return nil
     }
@@ -99,7 +100,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         var add = machine(AccessoryAddition(address: device(1).address))
         #expect(add.firstActions == [.progress(.searching), .scan(true)])
         let end = add.nextDeadline ?? .zero
-        #expect(failure(add.handle(.deadline, at: end))?.kind == .notFound)
+        #expect(failure(add.handle(.deadline, at: end))?.code == .notFound)
         #expect(add.isOver && add.nextDeadline == nil)
         #expect(add.handle(.device(device(1)), at: end).isEmpty)
     }
@@ -111,7 +112,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         #expect(
             add.handle(.device(facts), at: .zero) == [.scan(false), .configure(configuration), .progress(.connecting)])
         let actions = add.handle(.deadline, at: add.nextDeadline ?? .zero)
-        #expect(failure(actions)?.kind == .notConnected)
+        #expect(failure(actions)?.code == .notConnected)
         #expect(
             actions.contains(.unconfigure(configuration.id)) && actions.contains(.command(.remove(device: facts.id))))
     }
@@ -121,7 +122,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         var add = machine(AccessoryAddition(address: facts.address))
         _ = add.handle(.device(facts), at: .zero)
         let actions = add.handle(.cancelled, at: .zero + .seconds(1))
-        #expect(failure(actions)?.kind == .notConnected)
+        #expect(failure(actions)?.code == .notConnected)
         #expect(!actions.contains { if case .command(.remove) = $0 { true } else { false } })
     }
 
@@ -130,7 +131,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         var add = machine(AccessoryAddition(address: facts.address, isBondedOnly: true))
         #expect(add.handle(.device(facts), at: .zero).contains(.command(.pair(device: facts.id))))
         let actions = add.handle(.completed(.pair(device: facts.id), .authentication), at: .zero + .seconds(1))
-        #expect(failure(actions)?.kind == .pairingFailed)
+        #expect(failure(actions)?.code == .pairingFailed)
     }
 
     @Test func anInputDeviceIsPairedTrustedAndItsRuleIsInTheNotes() {
@@ -159,7 +160,7 @@ private let library = ProfileLibrary.load(directory: nil).library
         var add = machine(AccessoryAddition(address: facts.address))
         let begun = add.handle(.device(facts), at: .zero)
         #expect(begun.contains { if case .save = $0 { true } else { false } })
-        #expect(failure(add.handle(.saved("the disk is full"), at: .zero))?.kind == .notSaved)
+        #expect(failure(add.handle(.saved("the disk is full"), at: .zero))?.code == .notSaved)
     }
 }
 

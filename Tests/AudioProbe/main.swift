@@ -15,6 +15,7 @@ import CAllocationCounter
 import Glibc
 import Logging
 import MonotonicTime
+import Vocabulary
 
 let arguments = CommandLine.arguments
 LoggingSystem.bootstrap(StreamLogHandler.standardError)
@@ -96,9 +97,9 @@ final class Loop {
         case .frame(let frame):
             frames += 1
             if frame.isFirst {
-                say("first-frame after_start_ms=\((now - startedAt).milliseconds) t=\(frame.captureTime.nanoseconds)")
+                say("first-frame after_start_ms=\((now - startedAt).milliseconds) t=\(frame.capturedAt.nanoseconds)")
             }
-            let packet = ReceivedPacket(
+            let packet = ReceivedFrame(
                 sequence: sequence, timestamp: timestamp &+ frame.position, marker: frame.isFirst,
                 payload: frame.payload, receivedAt: now)
             for voice in 0..<voices { speaker.enqueue(packet, voice: voice) }
@@ -191,7 +192,7 @@ func press(holder: Loop?) throws {
             loop.startedAt = .now
             loop.microphone.start()
         case (1, UInt8(ascii: "0")): loop.microphone.stop(tail: .zero)
-        case (1, UInt8(ascii: "t")): loop.speaker.play(.micOn)
+        case (1, UInt8(ascii: "t")): loop.speaker.play(.microphoneOn)
         case (1, UInt8(ascii: "q")): isOver = true
         case (1, _): break
         default: isOver = true
@@ -242,7 +243,7 @@ do {
             let interruptionsBefore = loop.interruptions
             let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
             let locksBefore = (ptt_locks(capture), ptt_locks(playback))
-            loop.speaker.play(.micOn)
+            loop.speaker.play(.microphoneOn)
             let start = loop.frames
             loop.run(for: .seconds(60)) { loop.frames >= start + wanted || loop.captureEnded > 0 }
             let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))

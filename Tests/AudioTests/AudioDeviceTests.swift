@@ -66,8 +66,8 @@ import Testing
     }
 
     @Test func `tone samples are distinct quiet at both ends and bounded`() {
-        let tones = Tone.allCases.map { $0.samples(volume: 0.25) }
-        #expect(Set(tones).count == Tone.allCases.count)
+        let tones = ToneSound.allCases.map { $0.samples(volume: 0.25) }
+        #expect(Set(tones).count == ToneSound.allCases.count)
         for samples in tones {
             #expect(samples.count <= 48_000 / 2 && samples.count >= 48_000 / 20)
             #expect(samples.allSatisfy { abs($0) <= 0.25 })

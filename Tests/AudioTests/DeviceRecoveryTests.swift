@@ -4,6 +4,7 @@ import MonotonicTime
 import Synchronization
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -248,7 +249,7 @@ import Testing
             sink: sink, speech: [SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder())], configuration: .init()
         )
         let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
-        worker.rings.command(.play(.micOn))
+        worker.rings.command(.play(.microphoneOn))
         var events: [PlaybackSlot.Kind] = []
         let limit = Instant.now + .seconds(10)
         while !isDone(events), .now < limit {

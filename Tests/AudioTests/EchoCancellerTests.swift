@@ -3,6 +3,7 @@ import Glibc
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -194,11 +195,11 @@ import Testing
         microphone.rings.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))
         let began = Instant.now
         var next = 0
-        var frames: [EncodedFrame] = []
+        var frames: [OutgoingFrame] = []
         var isOver = false
         while !isOver, .now < began + .seconds(20) {
             while next < packets.count, began + .milliseconds(10 * next) <= .now {
-                let packet = ReceivedPacket(
+                let packet = ReceivedFrame(
                     sequence: UInt16(next), timestamp: UInt32(next * 480), marker: next == 0, payload: packets[next],
                     receivedAt: .now)
                 _ = speaker.rings.enqueue(packet, voice: 0)

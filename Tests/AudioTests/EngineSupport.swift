@@ -2,6 +2,7 @@
 import Glibc
 import Logging
 import MonotonicTime
+import Vocabulary
 
 @testable import Audio
 
@@ -19,14 +20,14 @@ final class Owner {
     var outputs: [CaptureOutput] = []
     var events: [PlaybackEvent] = []
     /// Called for each frame.
-    var onFrame: (EncodedFrame) -> Void = { _ in }
+    var onFrame: (OutgoingFrame) -> Void = { _ in }
 
     init(microphone: CaptureEngine? = nil, speaker: PlaybackEngine? = nil) {
         self.microphone = microphone
         self.speaker = speaker
     }
 
-    var frames: [EncodedFrame] {
+    var frames: [OutgoingFrame] {
         outputs.compactMap { if case .frame(let frame) = $0 { frame } else { nil } }
     }
 

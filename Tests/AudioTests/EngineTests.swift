@@ -2,6 +2,7 @@
 import Glibc
 import MonotonicTime
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -34,9 +35,9 @@ import Testing
         #expect(frames.first?.isFirst == true && frames.last?.isLast == true)
         #expect(frames.count(where: \.isFirst) == 1 && frames.count(where: \.isLast) == 1)
         for (index, frame) in frames.enumerated() {
-            #expect(frame.position == UInt32(index * 480) && frame.samplesPerFrame == 480 && frame.burst == burst)
+            #expect(frame.position == UInt32(index * 480) && frame.samples == 480 && frame.burst == burst)
             #expect(!frame.payload.isEmpty && frame.payload.count <= opusPayloadMax)
-            #expect(frame.captureTime == frames[0].captureTime + .milliseconds(10 * index))
+            #expect(frame.capturedAt == frames[0].capturedAt + .milliseconds(10 * index))
         }
         // From press to release and the tail, rounded up to frames; the encoder's look-ahead may need one more.
         let spoken = (released - pressed).milliseconds + 200
@@ -147,7 +148,7 @@ import Testing
         let speaker = try PlaybackEngine(device: AudioDevice("no-such-device"), logger: quiet)
         let owner = Owner(microphone: engine, speaker: speaker)
         engine.start()
-        speaker.play(.micOn)
+        speaker.play(.microphoneOn)
         #expect(owner.run(for: .seconds(5)) { !owner.ends.isEmpty && !owner.events.isEmpty })
         #expect(owner.ends.map(\.reason) == [.deviceFailed])
         #expect(
@@ -164,7 +165,7 @@ import Testing
         // 20 ms of silence in SILK (RFC 6716, section 3.1: configuration 1).
         for sequence in 0..<40 as Range<UInt16> {
             speaker.enqueue(
-                ReceivedPacket(
+                ReceivedFrame(
                     sequence: sequence, timestamp: UInt32(sequence) * 960, marker: sequence == 0,
                     payload: [0x08, 0xFF, 0xFE], receivedAt: .now))
             owner.run(for: .milliseconds(20))
@@ -181,14 +182,14 @@ import Testing
         let speaker = try PlaybackEngine(device: .alsa("null"), logger: quiet)
         let owner = Owner(microphone: engine, speaker: speaker)
         engine.start()
-        speaker.play(.deny)
+        speaker.play(.denied)
         owner.run(for: .seconds(1))
         engine.stop(tail: .zero)
         #expect(owner.run(for: .seconds(2)) { !owner.ends.isEmpty })
         #expect((90...120).contains(owner.frames.count), "\(owner.frames.count) frames in a second")
         let tone = owner.events.compactMap { event -> Instant? in
             switch event {
-            case .toneBegan(.deny, let at), .toneEnded(.deny, let at): at
+            case .toneBegan(.denied, let at), .toneEnded(.denied, let at): at
             default: nil
             }
         }
@@ -210,7 +211,7 @@ import Testing
         let owner = Owner(speaker: speaker)
         let origin = try #require(speaker.recordingOrigin)
         usleep(200_000)
-        speaker.play(.micOn)
+        speaker.play(.microphoneOn)
         #expect(
             owner.run(for: .seconds(2)) {
                 owner.events.contains { if case .toneEnded = $0 { true } else { false } } && !speaker.isPlaying
@@ -220,7 +221,7 @@ import Testing
         #expect(speaker.end.wait())
         let closed = Instant.now
         guard
-            case .toneBegan(.micOn, let began)? = owner.events.first(where: {
+            case .toneBegan(.microphoneOn, let began)? = owner.events.first(where: {
                 if case .toneBegan = $0 { true } else { false }
             })
         else {
@@ -228,7 +229,7 @@ import Testing
             return
         }
         let samples = try readWAV(path)
-        let tone = Tone.micOn.samples(volume: 0.25)
+        let tone = ToneSound.goAhead.samples(volume: 0.25)
         let place = Int((began - origin).nanoseconds * 48 / 1_000_000)
         let found = find(tone[0..<4_800], in: samples, place - 480..<place + 480)
         #expect(abs(found.offset - place) <= 48)
@@ -248,7 +249,7 @@ import Testing
         let owner = Owner(speaker: speaker)
         #expect(speaker.recordingOrigin == nil)
         usleep(500_000)
-        speaker.play(.micOff)
+        speaker.play(.microphoneOff)
         #expect(
             owner.run(for: .seconds(2)) {
                 owner.events.contains { if case .toneEnded = $0 { true } else { false } } && !speaker.isPlaying
@@ -256,7 +257,7 @@ import Testing
         speaker.close()
         #expect(speaker.end.wait())
         let samples = try readWAV(path)
-        #expect(samples.count > Tone.micOff.samples(volume: 1).count)
+        #expect(samples.count > ToneSound.end.samples(volume: 1).count)
         #expect(samples.count < 48_000 / 3)
     }
 
@@ -265,8 +266,8 @@ import Testing
         defer { unlink(path) }
         let speaker = try PlaybackEngine(device: .wav(path: path), logger: quiet)
         let owner = Owner(speaker: speaker)
-        func packet(_ payload: [UInt8]) -> ReceivedPacket {
-            ReceivedPacket(sequence: 1, timestamp: 0, marker: true, payload: payload, receivedAt: .now)
+        func packet(_ payload: [UInt8]) -> ReceivedFrame {
+            ReceivedFrame(sequence: 1, timestamp: 0, marker: true, payload: payload, receivedAt: .now)
         }
         #expect(speaker.enqueue(packet([])))
         #expect(!speaker.enqueue(packet([UInt8](repeating: 0, count: 1_276))))
@@ -309,7 +310,7 @@ import Testing
         engine.prepare()
         speaker.prepare()
         engine.start()
-        speaker.play(.micOn)
+        speaker.play(.microphoneOn)
         owner.run(for: .milliseconds(300))
         engine.stop(tail: .zero)
         #expect(owner.run(for: .seconds(2)) { !owner.ends.isEmpty && !speaker.isPlaying })
@@ -385,7 +386,7 @@ import Testing
         var sequence: UInt16 = 65_530
         owner.onFrame = { frame in
             owner.speaker?.enqueue(
-                ReceivedPacket(
+                ReceivedFrame(
                     sequence: sequence, timestamp: 4_294_960_000 &+ frame.position, marker: frame.isFirst,
                     payload: frame.payload, receivedAt: .now))
             if frame.isLast { owner.speaker?.end(lastSequence: sequence) }

@@ -1,6 +1,7 @@
 // Samples that are lost without a word are found by the clock, and nothing else is taken for them.
 import MonotonicTime
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -90,7 +91,7 @@ import Testing
             next = next + .milliseconds(5)
             isOver = .isComplete == burst.take(samples, 240, first: first, isBroken: false, at: next)
         }
-        var frames: [EncodedFrame] = []
+        var frames: [OutgoingFrame] = []
         while let output = rings.next(device: .alsa("losing"), frameSamples: 480) {
             if case .frame(let frame) = output { frames.append(frame) }
         }
@@ -100,7 +101,7 @@ import Testing
         // What remains after 800 ms is silence that the codec holds back.
         #expect(isOver && frames.last.map { (38_400..<39_840).contains($0.position) } == true)
         for frame in frames.dropFirst(50) {
-            #expect(frame.captureTime == pressed + CaptureStateMachine.duration(Int64(frame.position)))
+            #expect(frame.capturedAt == pressed + CaptureStateMachine.duration(Int64(frame.position)))
         }
     }
 }

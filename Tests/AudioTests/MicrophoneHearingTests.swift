@@ -3,6 +3,7 @@ import Glibc
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -96,7 +97,7 @@ import Testing
         #expect(owner.run(for: .seconds(5)) { owner.frames.count > 5 })
         let began = try #require(owner.begins.first)
         #expect(began.at >= tone - .microseconds(30) && began.at > pressed + .milliseconds(300))
-        #expect(owner.frames.allSatisfy { $0.captureTime >= began.at && $0.level > -40 })
+        #expect(owner.frames.allSatisfy { $0.capturedAt >= began.at && $0.level > -40 })
         engine.stop(tail: .zero)
         #expect(owner.run(for: .seconds(5)) { owner.ends.map(\.reason) == [.stopped] })
 

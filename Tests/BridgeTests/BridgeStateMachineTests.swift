@@ -4,6 +4,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 @Suite struct BridgeStateMachineTests {
     private let channel = UUID()

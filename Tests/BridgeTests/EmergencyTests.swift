@@ -5,6 +5,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 /// An emergency begins above all others, and goes on asking while somebody else speaks.
 @Suite struct EmergencyTests {

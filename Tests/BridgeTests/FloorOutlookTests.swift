@@ -4,28 +4,30 @@ import FoundationEssentials
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 /// A press on a floor that is taken, and that the relay would give all the same: shared, or taken from who has it.
 @Suite struct FloorOutlookTests {
     private let other = RelayMember(id: "b", name: "Unit 8")
 
-    private func talking(_ outlook: FloorView.Outlook?) -> BridgeStateMachine {
+    private typealias Outlook = (normal: FloorOutlook, emergency: FloorOutlook)
+
+    private func talking(_ outlook: Outlook?) -> BridgeStateMachine {
         var bridge = BridgeStateMachine()
         _ = bridge.handle(.link(.state(.ready(channelName: "Local"))))
         _ = bridge.handle(.link(.floorQueueOffered(false)))
         _ = bridge.handle(.link(.floorTaken(by: other)))
-        if let outlook { _ = bridge.handle(.link(.floorOutlook(outlook))) }
+        if let (normal, emergency) = outlook { _ = bridge.handle(.link(.floorOutlook(normal, emergency: emergency))) }
         return bridge
     }
 
     @Test func `a floor that is open is begun on at once`() {
         for (outlook, urgency, floor) in [
             (nil, TransmitUrgency.emergency, FloorOutlook.unknown),
-            (.init(isOpen: false, isOpenToEmergencies: true), .emergency, .idle),
-            (.init(isOpen: false, isOpenToEmergencies: true), .normal, .unknown),
-            (.init(isOpen: true, isOpenToEmergencies: true), .normal, .idle),
-            (.init(isOpen: false, isOpenToEmergencies: false), .emergency, .unknown),
-        ] as [(FloorView.Outlook?, TransmitUrgency, FloorOutlook)] {
+            ((.unknown, .idle), .emergency, .idle), ((.unknown, .idle), .normal, .unknown),
+            ((.queueable, .idle), .normal, .queueable), ((.idle, .idle), .normal, .idle),
+            ((.unknown, .unknown), .emergency, .unknown),
+        ] as [(Outlook?, TransmitUrgency, FloorOutlook)] {
             var bridge = talking(outlook)
             #expect(
                 bridge.handle(.pressed(.accessories, urgency)) == [.beginTransmitting(.handsfreeButton, floor: floor)])
@@ -35,7 +37,7 @@ import Testing
     @Test func `who may only listen is refused by the channel manager whoever talks or not`() {
         for isTaken in [false, true] {
             for urgency in [TransmitUrgency.normal, .emergency] {
-                var bridge = talking(.init(isOpen: false, isOpenToEmergencies: false, isListenOnly: true))
+                var bridge = talking((.listenOnly, .listenOnly))
                 if !isTaken { _ = bridge.handle(.link(.floorIdle)) }
                 #expect(
                     bridge.handle(.pressed(.accessories, urgency)) == [
@@ -46,7 +48,7 @@ import Testing
     }
 
     @Test func `another relay that says nothing is not taken for the one before`() {
-        var bridge = talking(.init(isOpen: true, isOpenToEmergencies: true))
+        var bridge = talking((.idle, .idle))
         _ = bridge.handle(.link(.floorQueueOffered(false)))
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }

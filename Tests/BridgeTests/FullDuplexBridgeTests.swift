@@ -7,6 +7,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 @Suite struct FullDuplexBridgeTests {
     private let ann = RelayMember(id: "a", name: "Ann")
@@ -88,7 +89,7 @@ import Testing
 
     @Test func `what is said here goes on while others talk`() {
         var bridge = shared()
-        _ = bridge.handle(.link(.floorOutlook(.init(isOpen: true, isOpenToEmergencies: true))))
+        _ = bridge.handle(.link(.floorOutlook(.idle, emergency: .idle)))
         _ = bridge.handle(.link(.floorTaken(by: ann)))
         // Somebody talks, and the floor is open all the same.
         #expect(
@@ -112,12 +113,12 @@ import Testing
 
     @Test func `an emergency begins as soon as the floor is open to it whoever talks`() {
         var bridge = shared()
-        _ = bridge.handle(.link(.floorOutlook(.init(isOpen: false, isOpenToEmergencies: false))))
+        _ = bridge.handle(.link(.floorOutlook(.unknown, emergency: .unknown)))
         _ = bridge.handle(.link(.floorTaken(by: ann)))
         _ = bridge.handle(.link(.floorTaken(by: bob)))
         _ = bridge.handle(.pressed(.accessories, .emergency))
         _ = bridge.handle(.beginRefused(PTChannelError(.transmissionInProgress)))
-        _ = bridge.handle(.link(.floorOutlook(.init(isOpen: true, isOpenToEmergencies: true))))
+        _ = bridge.handle(.link(.floorOutlook(.idle, emergency: .idle)))
         #expect(
             bridge.handle(.link(.floorReleased(by: ann))) == [
                 .endReception(TalkBurst(number: 1)), .beginTransmitting(.handsfreeButton, floor: .idle),

@@ -4,6 +4,7 @@ import FoundationEssentials
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 /// A press while the link is lost and may come back: it begins at once, and the link says what becomes of it.
 @Suite struct PressWithoutLinkTests {

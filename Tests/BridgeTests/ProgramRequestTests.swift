@@ -3,6 +3,7 @@ import FoundationEssentials
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 /// What the program behind a channel asks of its bridge.
 @Suite struct ProgramRequestTests {

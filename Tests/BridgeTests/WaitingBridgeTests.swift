@@ -4,6 +4,7 @@ import FoundationEssentials
 import PushToTalkCore
 import RelayClient
 import Testing
+import Vocabulary
 
 /// A press that finds somebody speaking: refused, waiting for the floor, or at once when they are only heard still.
 @Suite struct WaitingBridgeTests {

@@ -5,6 +5,7 @@ import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 @testable import ChannelService
@@ -47,8 +48,8 @@ import Testing
         let payloads = try second(of: sound)
         let began = Instant(nanoseconds: 1_000_000_000_000)
         let joined = began + .milliseconds(10 * late)
-        func packet(_ number: Int, at now: Instant, isLate: Bool) -> ReceivedPacket {
-            ReceivedPacket(
+        func packet(_ number: Int, at now: Instant, isLate: Bool) -> ReceivedFrame {
+            ReceivedFrame(
                 sequence: UInt16(truncatingIfNeeded: 63_000 + number), timestamp: UInt32(number * 480),
                 marker: number == 0, payload: payloads[number % 100], receivedAt: now, isRepaired: isLate,
                 isLate: isLate)
@@ -56,16 +57,16 @@ import Testing
         let renderer = try SpeechRenderer(.init(), decoder: OpusDecoder())
         var machine = ReceptionStateMachine()
         var (ends, heldMost, now) = ([PlaybackEnd](), 0, joined)
-        func take(_ actions: [ReceptionStateMachine.Action]) {
+        func take(_ actions: [ReceptionAction]) {
             for action in actions {
                 switch action {
-                case .play(let packet):
+                case .play(let packet, _):
                     _ = packet.payload.withUnsafeBytes {
                         renderer.insert(
                             sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker, payload: $0,
                             receivedAt: packet.receivedAt, isRepaired: packet.isRepaired)
                     }
-                case .endPlayback(let last): renderer.end(lastSequence: last)
+                case .endPlayback(let last, _): renderer.end(lastSequence: last)
                 case .setParticipant, .dropPlayback: break
                 }
             }
@@ -107,7 +108,7 @@ import Testing
         var burst = ReceivedBurst(PTParticipant(name: "Ann", image: nil), at: .zero)
         for number in 0..<100 as Range<UInt16> {
             burst.append(
-                ReceivedPacket(
+                ReceivedFrame(
                     sequence: number, timestamp: UInt32(number) * 480, marker: number == 0, payload: [1],
                     receivedAt: .zero), at: .zero)
         }

@@ -5,6 +5,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 

@@ -4,6 +4,7 @@ import Audio
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 
@@ -13,8 +14,8 @@ import Testing
     private let now = Instant.zero
     private let first = TalkBurst(number: 1)
 
-    private func packet(_ sequence: UInt16) -> ReceivedPacket {
-        ReceivedPacket(
+    private func packet(_ sequence: UInt16) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: sequence, timestamp: UInt32(sequence) * 960, marker: sequence == 1, payload: [0xF8],
             receivedAt: now)
     }
@@ -61,7 +62,7 @@ import Testing
             #expect(listening.handle(.cleared, at: now) == [.dropPlayback(voice: 0)])
             #expect(listening.handle(.transmissionEnded, at: now) == [], "the relay may grant it yet")
             if endsMeanwhile { _ = listening.handle(.ended(lastSequence: 1, nil), at: now) }
-            let expected: [ListeningStateMachine.Action] = endsMeanwhile ? [] : [.setParticipant(ann)]
+            let expected: [ReceptionAction] = endsMeanwhile ? [] : [.setParticipant(ann)]
             #expect(listening.handle(.ownSpeechComplete, at: now) == expected)
             // Once is enough.
             _ = listening.handle(.ended(lastSequence: 1, nil), at: now)

@@ -6,6 +6,7 @@ import MonotonicTime
 import PushToTalkCore
 import Reactor
 import Testing
+import Vocabulary
 
 @testable import Audio
 @testable import ChannelService
@@ -45,7 +46,7 @@ extension ChannelService {
         await listener.service.burstBegan(ann)
         await talker.service.setFrameHandler { [service = listener.service] frame in
             talker.keep(frame)
-            let packet = ReceivedPacket(
+            let packet = ReceivedFrame(
                 sequence: UInt16(truncatingIfNeeded: frame.position / 480), timestamp: frame.position,
                 marker: frame.isFirst, payload: frame.payload, receivedAt: .now)
             Task { await service.received(packet) }
@@ -71,9 +72,9 @@ extension ChannelService {
         // Everything from the start of recording to 200 ms after the release, to the frame, and nothing else.
         let firstFrame = try #require(frames.first)
         let captured = Duration.milliseconds(10 * frames.count)
-        let expected = released - firstFrame.captureTime + .milliseconds(200)
+        let expected = released - firstFrame.capturedAt + .milliseconds(200)
         #expect(abs((captured - expected).milliseconds) < 60, "\(captured) for \(expected)")
-        #expect(firstFrame.captureTime >= pressed)
+        #expect(firstFrame.capturedAt >= pressed)
         print("press to recording: \((recording - pressed).milliseconds) ms, \(frames.count) frames")
 
         let heard = try readWAV(directory.file("b.wav"))
@@ -130,7 +131,7 @@ extension ChannelService {
             for frame in message {
                 let sequence = UInt16(place * 2_000) + UInt16(frame.position / 480)
                 await listener.service.received(
-                    ReceivedPacket(
+                    ReceivedFrame(
                         sequence: sequence, timestamp: UInt32(place * 10_000_000) + frame.position,
                         marker: frame.isFirst, payload: frame.payload, receivedAt: .now))
             }
@@ -258,7 +259,7 @@ extension ChannelService {
         #expect(await under.service.snapshot.inputLevel == nil)
         await under.finish()
         let frames = under.frames
-        #expect(frames.first.map { $0.captureTime >= pressed + .milliseconds(400) } ?? false)
+        #expect(frames.first.map { $0.capturedAt >= pressed + .milliseconds(400) } ?? false)
         // But the last, which are the encoder's own delay.
         #expect(frames.dropLast(2).allSatisfy { $0.level > -60 })
         // One tone for the beginning and one for the end.

@@ -3,6 +3,7 @@ import Glibc
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @testable import Audio
 @testable import ChannelService
@@ -12,8 +13,8 @@ import Testing
     @Test(arguments: [1, 3, 5, 20]) func `a message that waited is played whole and steadily`(secondsLate: Int) {
         let count = 1_500
         let began = Instant(nanoseconds: 1_000_000_000_000)
-        func packet(_ number: Int) -> ReceivedPacket {
-            ReceivedPacket(
+        func packet(_ number: Int) -> ReceivedFrame {
+            ReceivedFrame(
                 sequence: UInt16(truncatingIfNeeded: 65_000 + number), timestamp: UInt32(number * 480),
                 marker: number == 0, payload: [UInt8(number & 255)], receivedAt: began + .milliseconds(10 * number))
         }
@@ -73,8 +74,8 @@ import Testing
     private let ann = PTParticipant(name: "Ann", image: nil)
     private let began = Instant(nanoseconds: 1_000_000_000_000)
 
-    private func packet(_ number: Int, at now: Instant, isLate: Bool = false) -> ReceivedPacket {
-        ReceivedPacket(
+    private func packet(_ number: Int, at now: Instant, isLate: Bool = false) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: UInt16(truncatingIfNeeded: 65_000 + number), timestamp: UInt32(number * 480),
             marker: number == 0, payload: [UInt8(number & 255)], receivedAt: now, isRepaired: isLate, isLate: isLate)
     }
@@ -84,13 +85,13 @@ import Testing
         let (count, late) = (4_000, secondsLate * 100)
         var machine = ReceptionStateMachine()
         var now = began + .seconds(secondsLate)
-        var played: [ReceivedPacket] = []
+        var played: [ReceivedFrame] = []
         var ends = 0
-        func take(_ actions: [ReceptionStateMachine.Action]) {
+        func take(_ actions: [ReceptionAction]) {
             for action in actions {
                 switch action {
-                case .play(let packet): played.append(packet)
-                case .endPlayback(let last):
+                case .play(let packet, _): played.append(packet)
+                case .endPlayback(let last, _):
                     #expect(last == packet(count - 1, at: now).sequence)
                     ends += 1
                 case .setParticipant, .dropPlayback: break
@@ -124,7 +125,7 @@ import Testing
         let expected = behind > .zero ? behind * 6 : .zero
         #expect((caughtUp ?? now) - (began + .seconds(secondsLate)) <= expected + .seconds(1))
         #expect(machine.nextDeadline != nil, "it is still played out")
-        take(machine.handle(.played, at: now))
+        take(machine.handle(.played(), at: now))
         #expect(machine.state == .idle)
     }
 
@@ -162,8 +163,8 @@ import Testing
         var machine = ReceptionStateMachine()
         var sequences: [UInt16] = []
         var now = began
-        func take(_ actions: [ReceptionStateMachine.Action]) {
-            for case .play(let packet) in actions { sequences.append(packet.sequence) }
+        func take(_ actions: [ReceptionAction]) {
+            for case .play(let packet, _) in actions { sequences.append(packet.sequence) }
         }
         take(machine.handle(.began(ann), at: now))
         for number in 0..<1_000 { take(machine.handle(.packet(packet(number, at: now, isLate: true)), at: now)) }
@@ -175,7 +176,7 @@ import Testing
         while sequences.count < 1_010, let due = machine.nextDeadline, now < began + .seconds(60) {
             now = max(now, due)
             if sequences.count == 1_000 {
-                take(machine.handle(.played, at: now))
+                take(machine.handle(.played(), at: now))
             } else {
                 take(machine.handle(.deadlineReached, at: now))
             }

@@ -6,11 +6,12 @@ import PushToTalkCore
 import Synchronization
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 
 @Suite struct ListeningStateMachineTests {
-    typealias Action = ListeningStateMachine.Action
+    typealias Action = ReceptionAction
     let ann = PTParticipant(name: "Ann", image: nil)
     let bob = PTParticipant(name: "Bob", image: nil)
     let cleo = PTParticipant(name: "Cleo", image: nil)
@@ -19,8 +20,8 @@ import Testing
     let second = TalkBurst(number: 2)
     let third = TalkBurst(number: 3)
 
-    private func packet(_ sequence: UInt16) -> ReceivedPacket {
-        ReceivedPacket(
+    private func packet(_ sequence: UInt16) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: sequence, timestamp: UInt32(sequence) * 960, marker: false, payload: [0xF8], receivedAt: now)
     }
 
@@ -166,30 +167,21 @@ import Testing
             for step in 0..<200 as Range<UInt16> {
                 time = time + .milliseconds(Int.random(in: 0...200, using: &random))
                 let who = [ann, bob, cleo][Int.random(in: 0..<3, using: &random)]
-                let pair: (ListeningStateMachine.Event, ReceptionStateMachine.Event)
-                switch Int.random(in: 0..<20, using: &random) {
-                case 0...1: pair = (.began(who, nil), .began(who))
-                case 2...3: pair = (.ended(lastSequence: nil, nil), .ended(lastSequence: nil))
-                case 4...5: pair = (.played(voice: 0), .played)
-                case 6: pair = (.refused, .refused)
-                case 7: pair = (.transmissionEnded, .transmissionEnded)
-                case 8: pair = (.cleared, .cleared)
-                case 9:
-                    let burst = memory.next(again: false, at: time)!
-                    pair = (.replay(burst), .replay(burst))
-                case 10: pair = (.replayStopped, .replayStopped)
-                case 11...12: pair = (.deadlineReached, .deadlineReached)
-                default: pair = (.packet(packet(step), nil), .packet(packet(step)))
-                }
-                let expected = reception.handle(pair.1, at: time).map { action -> Action in
-                    switch action {
-                    case .setParticipant(let participant): .setParticipant(participant)
-                    case .play(let packet): .play(packet, voice: 0)
-                    case .endPlayback(let last): .endPlayback(lastSequence: last, voice: 0)
-                    case .dropPlayback: .dropPlayback(voice: 0)
+                let event: ReceptionEvent =
+                    switch Int.random(in: 0..<20, using: &random) {
+                    case 0...1: .began(who)
+                    case 2...3: .ended(lastSequence: nil)
+                    case 4...5: .played()
+                    case 6: .refused
+                    case 7: .transmissionEnded
+                    case 8: .cleared
+                    case 9: .replay(memory.next(again: false, at: time)!)
+                    case 10: .replayStopped
+                    case 11...12: .deadlineReached
+                    default: .packet(packet(step))
                     }
-                }
-                #expect(listening.handle(pair.0, at: time) == expected, "\(pair.1)")
+                let expected = reception.handle(event, at: time)
+                #expect(listening.handle(event, at: time) == expected, "\(event)")
                 #expect(listening.nextDeadline == reception.nextDeadline)
                 #expect(listening.canReplay == reception.canReplay)
                 #expect(listening.packetsDropped == reception.packetsDropped)

@@ -5,18 +5,19 @@ import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 
 @Suite struct MessageQueueTests {
-    typealias Action = ReceptionStateMachine.Action
+    typealias Action = ReceptionAction
     let ann = PTParticipant(name: "Ann", image: nil)
     let bob = PTParticipant(name: "Bob", image: nil)
     let now = Instant.zero
 
     /// The packet of 20 ms at this place of the burst that begins at sequence number `first`.
-    func packet(_ place: Int, of first: UInt16 = 0) -> ReceivedPacket {
-        ReceivedPacket(
+    func packet(_ place: Int, of first: UInt16 = 0) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: first &+ UInt16(place), timestamp: UInt32(place * 960), marker: place == 0, payload: [0xF8],
             receivedAt: now)
     }
@@ -37,11 +38,11 @@ import Testing
         #expect(reception.handle(.packet(packet(1)), at: now).isEmpty)
         #expect(reception.burstsQueued == 1)
         #expect(
-            reception.handle(.played, at: now) == [.setParticipant(bob), .play(packet(0)), .play(packet(1))])
+            reception.handle(.played(), at: now) == [.setParticipant(bob), .play(packet(0)), .play(packet(1))])
         // It has been caught up with, and goes on live.
         #expect(reception.handle(.packet(packet(2)), at: now) == [.play(packet(2))])
         #expect(reception.handle(.ended(lastSequence: 2), at: now) == [.endPlayback(lastSequence: 2)])
-        #expect(reception.handle(.played, at: now) == [.setParticipant(nil)])
+        #expect(reception.handle(.played(), at: now) == [.setParticipant(nil)])
         #expect(reception.packetsDropped == 0)
         #expect(reception.nextDeadline == nil)
     }
@@ -51,7 +52,7 @@ import Testing
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(packet(3)), at: now)
         #expect(reception.handle(.began(bob), at: now) == [.endPlayback(lastSequence: 3)])
-        #expect(reception.handle(.played, at: now) == [.setParticipant(bob)])
+        #expect(reception.handle(.played(), at: now) == [.setParticipant(bob)])
         // Nothing had come of this one, so nothing is waited for.
         #expect(reception.handle(.began(ann), at: now) == [.setParticipant(nil), .setParticipant(ann)])
     }
@@ -67,11 +68,11 @@ import Testing
         for first: UInt16 in [1_000, 2_000, 3_000] {
             let speaker = first == 2_000 ? ann : bob
             #expect(
-                reception.handle(.played, at: now) == [
+                reception.handle(.played(), at: now) == [
                     .setParticipant(speaker), .play(packet(0, of: first)), .endPlayback(lastSequence: first),
                 ])
         }
-        #expect(reception.handle(.played, at: now) == [.setParticipant(nil)])
+        #expect(reception.handle(.played(), at: now) == [.setParticipant(nil)])
     }
 
     @Test func `a long message is handed over at the pace of its playing`() {
@@ -81,7 +82,7 @@ import Testing
         for place in 0..<count { _ = reception.handle(.packet(packet(place)), at: now) }
         _ = reception.handle(.ended(lastSequence: nil), at: now)
         let start = now + .seconds(1)
-        var played = reception.handle(.played, at: start).compactMap(\.packet)
+        var played = reception.handle(.played(), at: start).compactMap(\.packet)
         // What the lead has room for at once: 1.5 s and the packet that begins then.
         #expect(played.count == 76)
         var time = start
@@ -96,7 +97,7 @@ import Testing
         }
         #expect(played.map(\.sequence) == (0..<count).map { packet($0).sequence })
         #expect(last.last == .endPlayback(lastSequence: UInt16(count - 1)))
-        #expect(reception.handle(.played, at: time) == [.setParticipant(nil)])
+        #expect(reception.handle(.played(), at: time) == [.setParticipant(nil)])
     }
 
     @Test func `what finds no place is dropped and counted`() {
@@ -124,11 +125,11 @@ import Testing
         var reception = draining()
         _ = reception.handle(.began(bob), at: now)
         _ = reception.handle(.packet(packet(0)), at: now)
-        #expect(reception.handle(.cleared, at: now) == [.dropPlayback])
+        #expect(reception.handle(.cleared, at: now) == [.dropPlayback()])
         #expect(reception.burstsQueued == 0)
         #expect(reception.packetsDropped == 1)
         #expect(reception.nextDeadline == nil)
-        #expect(reception.handle(.played, at: now).isEmpty)
+        #expect(reception.handle(.played(), at: now).isEmpty)
     }
 
     @Test func `timestamps that lie do not hold a message up`() {
@@ -140,7 +141,7 @@ import Testing
             _ = reception.handle(.packet(packet), at: now)
         }
         _ = reception.handle(.ended(lastSequence: nil), at: now)
-        _ = reception.handle(.played, at: now)
+        _ = reception.handle(.played(), at: now)
         var time = now
         while let deadline = reception.nextDeadline {
             time = max(time, deadline)
@@ -158,8 +159,8 @@ import Testing
             var time = now
             var begun = 0
             var shown: [String] = []
-            var sent: [[ReceivedPacket]] = []
-            var played: [[ReceivedPacket]] = []
+            var sent: [[ReceivedFrame]] = []
+            var played: [[ReceivedFrame]] = []
             var isOpen = false
             var isEndDue = false
             func take(_ actions: [Action]) {
@@ -168,7 +169,7 @@ import Testing
                     case .setParticipant(let participant?):
                         shown.append(participant.name)
                         played.append([])
-                    case .play(let packet): if !played.isEmpty { played[played.count - 1].append(packet) }
+                    case .play(let packet, _): if !played.isEmpty { played[played.count - 1].append(packet) }
                     case .endPlayback: isEndDue = true
                     case .setParticipant(nil), .dropPlayback: break
                     }
@@ -190,7 +191,7 @@ import Testing
                     take(reception.handle(.ended(lastSequence: nil), at: time))
                 case 2 where isEndDue:
                     isEndDue = false
-                    take(reception.handle(.played, at: time))
+                    take(reception.handle(.played(), at: time))
                 case 3... where isOpen:
                     let packet = packet(sent[begun - 1].count, of: UInt16(begun * 2_000))
                     sent[begun - 1].append(packet)
@@ -201,7 +202,7 @@ import Testing
             if isOpen { take(reception.handle(.ended(lastSequence: nil), at: time)) }
             while let deadline = reception.nextDeadline {
                 time = max(time, deadline)
-                take(reception.handle(isEndDue ? .played : .deadlineReached, at: time))
+                take(reception.handle(isEndDue ? .played() : .deadlineReached, at: time))
                 isEndDue = false
             }
             #expect(shown == (0..<begun).map { "\($0 + 1)" })
@@ -211,8 +212,8 @@ import Testing
     }
 }
 
-extension ReceptionStateMachine.Action {
-    fileprivate var packet: ReceivedPacket? {
-        if case .play(let packet) = self { packet } else { nil }
+extension ReceptionAction {
+    fileprivate var packet: ReceivedFrame? {
+        if case .play(let packet, _) = self { packet } else { nil }
     }
 }

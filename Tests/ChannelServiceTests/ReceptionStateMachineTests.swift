@@ -4,6 +4,7 @@ import Audio
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 
@@ -13,8 +14,8 @@ import Testing
     let now = Instant.zero
 
     /// A packet of 20 ms.
-    func heard(_ sequence: UInt16) -> ReceivedPacket {
-        ReceivedPacket(
+    func heard(_ sequence: UInt16) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: sequence, timestamp: UInt32(sequence) &* 960, marker: false, payload: [0xF8], receivedAt: now)
     }
 
@@ -24,7 +25,7 @@ import Testing
         #expect(reception.handle(.packet(heard(7)), at: now) == [.play(heard(7))])
         #expect(reception.handle(.ended(lastSequence: 9), at: now) == [.endPlayback(lastSequence: 9)])
         #expect(reception.handle(.packet(heard(9)), at: now) == [.play(heard(9))])
-        #expect(reception.handle(.played, at: now) == [.setParticipant(nil)])
+        #expect(reception.handle(.played(), at: now) == [.setParticipant(nil)])
         #expect(reception.nextDeadline == nil)
     }
 
@@ -45,12 +46,12 @@ import Testing
         var reception = ReceptionStateMachine()
         _ = reception.handle(.began(ann), at: now)
         _ = reception.handle(.packet(heard(1)), at: now)
-        #expect(reception.handle(.played, at: now).isEmpty)
+        #expect(reception.handle(.played(), at: now).isEmpty)
         #expect(reception.handle(.packet(heard(60)), at: now + .seconds(9)) == [.play(heard(60))])
         #expect(reception.handle(.deadlineReached, at: now + .seconds(10)).isEmpty)
         #expect(reception.nextDeadline == now + .seconds(19))
         #expect(
-            reception.handle(.deadlineReached, at: now + .seconds(19)) == [.dropPlayback, .setParticipant(nil)])
+            reception.handle(.deadlineReached, at: now + .seconds(19)) == [.dropPlayback(), .setParticipant(nil)])
     }
 
     @Test func `a speaker that never finishes is not waited for`() {
@@ -60,7 +61,7 @@ import Testing
         _ = reception.handle(.ended(lastSequence: 1), at: now)
         #expect(reception.nextDeadline == now + .seconds(6))
         #expect(
-            reception.handle(.deadlineReached, at: now + .seconds(6)) == [.dropPlayback, .setParticipant(nil)])
+            reception.handle(.deadlineReached, at: now + .seconds(6)) == [.dropPlayback(), .setParticipant(nil)])
     }
 
     @Test func `a burst behind an own transmission is heard from its start when that ends`() {
@@ -92,7 +93,7 @@ import Testing
         first.receivedAt = later - .milliseconds(1_500)
         second.receivedAt = first.receivedAt
         #expect(reception.handle(.deadlineReached, at: later) == [.play(first), .endPlayback(lastSequence: 3)])
-        #expect(reception.handle(.played, at: later) == [.setParticipant(bob), .play(second)])
+        #expect(reception.handle(.played(), at: later) == [.setParticipant(bob), .play(second)])
     }
 
     @Test func `a burst of which nothing came behind an own transmission is forgotten`() {
@@ -113,7 +114,7 @@ import Testing
         var reception = ReceptionStateMachine()
         #expect(reception.handle(.packet(heard(1)), at: now).isEmpty)
         _ = reception.handle(.began(ann), at: now)
-        #expect(reception.handle(.cleared, at: now) == [.dropPlayback])
+        #expect(reception.handle(.cleared, at: now) == [.dropPlayback()])
         #expect(reception.handle(.packet(heard(2)), at: now).isEmpty)
         #expect(reception.handle(.ended(lastSequence: 2), at: now).isEmpty)
         #expect(reception.handle(.cleared, at: now).isEmpty)

@@ -6,6 +6,7 @@ import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import ChannelService
 

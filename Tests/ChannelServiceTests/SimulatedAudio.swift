@@ -7,6 +7,7 @@ import MonotonicTime
 import PushToTalkCore
 import Reactor
 import Synchronization
+import Vocabulary
 
 @testable import ChannelService
 
@@ -19,7 +20,7 @@ final class SimulatedAudio: AudioSession {
         case startCapture(CaptureStart)
         case expectedLoss(Int)
         case stopCapture(ChannelManagerStateMachine.CaptureStop)
-        case tone(ChannelTone)
+        case tone(Tone)
         case packet(UInt16)
         case endReception(UInt16)
         case dropReception
@@ -37,7 +38,7 @@ final class SimulatedAudio: AudioSession {
     /// Whether it answers activation, start of capture and deactivation by itself, from within the command.
     var answers = true
     /// What is delivered from within `stopCapture(.immediately)`.
-    var framesLeft: [EncodedFrame] = []
+    var framesLeft: [OutgoingFrame] = []
 
     private var isForProgram = false
 
@@ -71,12 +72,12 @@ final class SimulatedAudio: AudioSession {
         }
     }
 
-    func play(_ tone: ChannelTone) {
+    func play(_ tone: Tone) {
         commands.append(.tone(tone))
         if answers, isForProgram { handler?(.tonesFinished(heard: true)) }
     }
 
-    func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
+    func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
         commands.append(voice == 0 ? .packet(packet.sequence) : .packetBeside(packet.sequence, voice: voice))
         return true
     }
@@ -104,7 +105,7 @@ final class ServiceUnderTest: Sendable {
     let loop: EventLoop
     let service: ChannelService
     private let log = Mutex<[ChannelServiceEvent]>([])
-    private let frameLog = Mutex<[EncodedFrame]>([])
+    private let frameLog = Mutex<[OutgoingFrame]>([])
     private let token = Mutex<ChannelObserverToken?>(nil)
 
     init(rules: ChannelManagerStateMachine.Configuration = .init()) throws {
@@ -130,13 +131,13 @@ final class ServiceUnderTest: Sendable {
     }
 
     var events: [ChannelServiceEvent] { log.withLock { $0 } }
-    var frames: [EncodedFrame] { frameLog.withLock { $0 } }
+    var frames: [OutgoingFrame] { frameLog.withLock { $0 } }
     var callbacks: [DelegateCallback] {
         events.compactMap { if case .callback(let callback) = $0 { callback } else { nil } }
     }
 
     func keep(_ event: ChannelServiceEvent) { log.withLock { $0.append(event) } }
-    func keep(_ frame: EncodedFrame) { frameLog.withLock { $0.append(frame) } }
+    func keep(_ frame: OutgoingFrame) { frameLog.withLock { $0.append(frame) } }
 
     func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
         try await service.beginTransmitting(channelUUID: Self.channel, source: source)
@@ -202,13 +203,22 @@ extension ChannelService {
     }
 }
 
-func frame(_ position: UInt32, last: Bool = false) -> EncodedFrame {
-    EncodedFrame(
-        payload: [0xF8], samplesPerFrame: 960, position: position, captureTime: .zero, burst: 1, isFirst: position == 0,
+/// What one reception does, on the first voice.
+extension ReceptionAction {
+    static func play(_ frame: ReceivedFrame) -> ReceptionAction { .play(frame, voice: 0) }
+    static func endPlayback(lastSequence: UInt16) -> ReceptionAction {
+        .endPlayback(lastSequence: lastSequence, voice: 0)
+    }
+    static func dropPlayback() -> ReceptionAction { .dropPlayback(voice: 0) }
+}
+
+func frame(_ position: UInt32, last: Bool = false) -> OutgoingFrame {
+    OutgoingFrame(
+        payload: [0xF8], samples: 960, capturedAt: .zero, position: position, burst: 1, isFirst: position == 0,
         isLast: last)
 }
 
-func packet(_ sequence: UInt16, _ payload: [UInt8] = [0xF8, 0xFF, 0xFE]) -> ReceivedPacket {
-    ReceivedPacket(
+func packet(_ sequence: UInt16, _ payload: [UInt8] = [0xF8, 0xFF, 0xFE]) -> ReceivedFrame {
+    ReceivedFrame(
         sequence: sequence, timestamp: UInt32(sequence) &* 960, marker: false, payload: payload, receivedAt: .now)
 }

@@ -6,16 +6,17 @@ import MonotonicTime
 import PTTBus
 import Reactor
 import Testing
+import Vocabulary
 
 /// Stands for the modules below: notes what is asked, and refuses when told to.
 actor AccessoryStand: AccessoryControls {
     enum Asked: Hashable, Sendable {
         case scan(Bool)
-        case add(AddAccessoryRequest)
+        case add(AccessoryAddition)
         case cancelAdding(String)
         case remove(String)
         case bind(String, String, String)
-        case gesture(String, String)
+        case gesture(Gesture?, String)
         case bondedOnly(Bool, String)
         case test(String, Bool)
         case learn(LearningRequest)
@@ -45,8 +46,8 @@ actor AccessoryStand: AccessoryControls {
 
     func discoveredDevices() async -> [DiscoveredDevice] { [Self.device] }
 
-    func add(_ request: AddAccessoryRequest) async throws(AccessoryError) -> (id: String, notes: [String]) {
-        try note(.add(request))
+    func add(_ addition: AccessoryAddition) async throws(AccessoryError) -> (id: String, notes: [String]) {
+        try note(.add(addition))
         if isSlow {
             await withCheckedContinuation { adding = $0 }
             throw AccessoryError(.notConnected, "cancelled")
@@ -64,7 +65,7 @@ actor AccessoryStand: AccessoryControls {
     func bind(_ control: String, to action: String, of accessory: String) async throws(AccessoryError) {
         try note(.bind(control, action, accessory))
     }
-    func setGesture(_ gesture: String, of accessory: String) async throws(AccessoryError) {
+    func setGesture(_ gesture: Gesture?, of accessory: String) async throws(AccessoryError) {
         try note(.gesture(gesture, accessory))
     }
     func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError) {
@@ -109,13 +110,10 @@ actor AccessoryStand: AccessoryControls {
     @Test func `every method asks for what it says`() async throws {
         try await withStand { served, stand, path in
             let client = served.client
-            var options = AddAccessoryOptions()
-            options.name = "left-seat"
-            options.profile = "ptt-z"
-            options.gesture = "hybrid"
-            options.bondedOnly = true
-            options.pair = true
-            let added = try await client.addAccessory("c4:00:00:00:00:01", options: options)
+            let addition = AccessoryAddition(
+                address: "C4:00:00:00:00:01", name: "left-seat", profileID: "ptt-z", gesture: .hybrid,
+                isBondedOnly: true, pairs: true)
+            let added = try await client.addAccessory(addition)
             #expect(added.path == "/org/pttd/accessory/left_2dseat" && added.notes == ["it is not bonded"])
             try await client.bind("soft1", to: "command: /bin/echo hello", of: path)
             try await client.setGesture("toggle", of: path)
@@ -123,8 +121,8 @@ actor AccessoryStand: AccessoryControls {
             try await client.removeAccessory(path)
             #expect(
                 stand.asked.all == [
-                    .add(AddAccessoryRequest(address: "C4:00:00:00:00:01", options: options)),
-                    .bind("soft1", "command: /bin/echo hello", "vest"), .gesture("toggle", "vest"),
+                    .add(addition),
+                    .bind("soft1", "command: /bin/echo hello", "vest"), .gesture(.toggle, "vest"),
                     .bondedOnly(true, "vest"), .remove("vest"),
                 ])
             let profiles = try await client.profiles()
@@ -149,7 +147,9 @@ actor AccessoryStand: AccessoryControls {
             let address = "C4:00:00:00:00:01"
             #expect(await error { () throws(DaemonClientError) in try await client.startScan() } == refusal)
             #expect(
-                await error { () throws(DaemonClientError) in _ = try await client.addAccessory(address) } == refusal)
+                await error { () throws(DaemonClientError) in
+                    _ = try await client.addAccessory(AccessoryAddition(address: address))
+                } == refusal)
             #expect(
                 await error { () throws(DaemonClientError) in _ = try await client.startLearning(nil) } == refusal)
             #expect(await error { () throws(DaemonClientError) in try await client.removeAccessory(path) } == refusal)
@@ -166,7 +166,7 @@ actor AccessoryStand: AccessoryControls {
             // A refused scan, addition or session is none.
             await stand.refuse(nil)
             try await client.startScan()
-            _ = try await client.addAccessory(address)
+            _ = try await client.addAccessory(AccessoryAddition(address: address))
             _ = try await client.startLearning(nil)
         }
     }
@@ -266,9 +266,11 @@ actor AccessoryStand: AccessoryControls {
         try await withStand { served, stand, _ in
             await stand.takeTime()
             let other = try await Served.client(served.fixture)
-            let call = Task { _ = try? await other.addAccessory("C4:00:00:00:00:01") }
+            let call = Task { _ = try? await other.addAccessory(AccessoryAddition(address: "C4:00:00:00:00:01")) }
             try await stand.asked.wait(for: 1)
-            let error = await errorOf { _ = try await served.client.addAccessory("C4:00:00:00:00:01") }
+            let error = await errorOf {
+                _ = try await served.client.addAccessory(AccessoryAddition(address: "C4:00:00:00:00:01"))
+            }
             #expect(error?.name == "org.pttd.Error.Accessory.Busy")
             await other.close()
             await call.value
@@ -326,7 +328,7 @@ actor AccessoryStand: AccessoryControls {
                 stand.asked.all == [
                     .learn(LearningRequest(address: "C4:00:00:00:00:01", name: "crane", addsAccessory: false))
                 ])
-            var properties = LearningProperties()
+            var properties = LearningReport()
             properties.step = .press
             properties.prompt = "Press the button."
             properties.round = 1
@@ -357,7 +359,7 @@ actor AccessoryStand: AccessoryControls {
             let client = served.client
             try await client.watch { _ in }
             let session = try await client.startLearning(nil)
-            var properties = LearningProperties()
+            var properties = LearningReport()
             properties.step = .done
             properties.profile = "crane"
             properties.file = "/var/lib/pttd/profiles.d/crane.toml"

@@ -7,6 +7,7 @@ import PTTBus
 import PushToTalkCore
 import Reactor
 import Testing
+import Vocabulary
 
 /// A program: a client with a delegate that notes its calls.
 private struct Program {
@@ -27,7 +28,7 @@ private struct Program {
 
 @Suite(.timeLimit(.minutes(1))) struct ApplicationTests {
     private static let name = "org.example.Radio"
-    private static let token = [UInt8](repeating: 7, count: 100)
+    private static let token = PushToken([UInt8](repeating: 7, count: 100))!
     private static let session = AudioSessionDescription(
         inputDevice: "plughw:1", outputDevice: "default", sampleRateHertz: 48_000)
     private static let descriptor = PTChannelDescriptor(name: "Dispatch", image: PTImage(data: pngBytes))
@@ -35,11 +36,14 @@ private struct Program {
     private static func every(_ uuid: UUID) -> [DelegateCall] {
         let error = PTChannelError(.callActive, explanation: "a call is active")
         return [
-            .didJoinChannel(uuid, reason: .channelRestoration), .failedToJoinChannel(uuid, error),
-            .didLeaveChannel(uuid, reason: .systemPolicy), .failedToLeaveChannel(uuid, error),
-            .didBeginTransmitting(uuid, source: .handsfreeButton), .failedToBeginTransmitting(uuid, error),
-            .didEndTransmitting(uuid, source: .unknown), .failedToStopTransmitting(uuid, error),
-            .receivedEphemeralPushToken(token), .didActivateAudioSession(session), .didDeactivateAudioSession,
+            .callback(.didJoinChannel(uuid, reason: .channelRestoration)),
+            .callback(.failedToJoinChannel(uuid, error)), .callback(.didLeaveChannel(uuid, reason: .systemPolicy)),
+            .callback(.failedToLeaveChannel(uuid, error)),
+            .callback(.didBeginTransmitting(uuid, source: .handsfreeButton)),
+            .callback(.failedToBeginTransmitting(uuid, error)),
+            .callback(.didEndTransmitting(uuid, source: .unknown)),
+            .callback(.failedToStopTransmitting(uuid, error)), .callback(.receivedEphemeralPushToken(token)),
+            .callback(.didActivateAudioSession, session: session), .callback(.didDeactivateAudioSession),
             .audioSessionChanged(.interruptionBegan(reason: "sleep")),
             .audioSessionChanged(.interruptionEnded(reason: "")), .audioSessionChanged(.routeChanged(session)),
             .incomingPush(uuid, payload: "{}"), .channelDescriptor(uuid),
@@ -61,7 +65,7 @@ private struct Program {
             let answers = Recorder<DelegateCall>()
             let update = DelegateCall.incomingServiceUpdatePush(
                 Served.uuid, payload: "{}", isHighPriority: false, remainingHighPriorityBudget: 6)
-            let calls = [update, .didBeginTransmitting(Served.uuid, source: .developerRequest)]
+            let calls = [update, .callback(.didBeginTransmitting(Served.uuid, source: .developerRequest))]
             try await fixture.loop.run {
                 delegate.assumeIsolated { delegate in
                     for call in calls { delegate.tell(call) { _ in answers.record(call) } }
@@ -125,12 +129,13 @@ private struct Program {
         try await withBus { fixture in
             let served = try await Served(fixture)
             await served.controls.restore { application in
-                _ = try? await application.delegate.ask(.didJoinChannel(Served.uuid, reason: .channelRestoration))
+                _ = try? await application.delegate.ask(
+                    .callback(.didJoinChannel(Served.uuid, reason: .channelRestoration)))
             }
             let program = try await Program(fixture, name: Self.name)
             let uuid = try await program.client.registerApplication(name: Self.name)
             #expect(uuid == Served.uuid)
-            #expect(program.calls.all == [.didJoinChannel(Served.uuid, reason: .channelRestoration)])
+            #expect(program.calls.all == [.callback(.didJoinChannel(Served.uuid, reason: .channelRestoration))])
             #expect(
                 served.controls.asked.all == [.register(ApplicationID(busName: program.busName, name: Self.name))])
             await program.client.close()
@@ -269,14 +274,16 @@ private struct Program {
             _ = try await program.client.registerApplication()
             let delegate = try #require(await served.controls.delegate(of: program.busName))
             let answers = Recorder<ApplicationDelegate.Outcome>()
-            for _ in 0..<3 { await delegate.tell(.didDeactivateAudioSession) { answers.record($0) } }
+            for _ in 0..<3 { await delegate.tell(.callback(.didDeactivateAudioSession)) { answers.record($0) } }
             try await program.calls.wait(for: 1)
             let start = ContinuousClock.now
             await program.client.close()
             #expect(try await answers.wait(for: 3) == [.failure(.gone), .failure(.gone), .failure(.gone)])
             #expect(ContinuousClock.now - start < .seconds(5))
             #expect(program.calls.all.count == 1, "one call at a time")
-            await #expect(throws: DelegateFailure.gone) { try await delegate.ask(.didDeactivateAudioSession) }
+            await #expect(throws: DelegateFailure.gone) {
+                try await delegate.ask(.callback(.didDeactivateAudioSession))
+            }
             #expect(
                 try await served.controls.asked.wait(for: 2).last
                     == .left(ApplicationID(busName: program.busName, name: "")))
@@ -327,7 +334,7 @@ private struct Program {
             let update = DelegateCall.incomingServiceUpdatePush(
                 Served.uuid, payload: "{}", isHighPriority: false, remainingHighPriorityBudget: 6)
             #expect(try await delegate.ask(update) == .done)
-            #expect(try await delegate.ask(.didDeactivateAudioSession) == .done)
+            #expect(try await delegate.ask(.callback(.didDeactivateAudioSession)) == .done)
             await program.client.close()
             await served.close()
         }
@@ -356,7 +363,7 @@ private struct Program {
             for (call, words) in [
                 (DelegateCall.incomingPush(Served.uuid, payload: "{}"), "'Name'"),
                 (.channelDescriptor(Served.uuid), "256"),
-                (.didJoinChannel(Served.uuid, reason: .developerRequest), "out of order"),
+                (.callback(.didJoinChannel(Served.uuid, reason: .developerRequest)), "out of order"),
             ] {
                 do throws(DelegateFailure) {
                     _ = try await delegate.ask(call)
@@ -365,7 +372,7 @@ private struct Program {
                     #expect("\(error)".contains(words), "\(error)")
                 }
             }
-            #expect(try await delegate.ask(.didDeactivateAudioSession) == .done)
+            #expect(try await delegate.ask(.callback(.didDeactivateAudioSession)) == .done)
             await raw.close()
             await served.close()
         }
@@ -381,13 +388,13 @@ private struct Program {
             _ = try await program.client.registerApplication()
             let delegate = try #require(await served.controls.delegate(of: program.busName))
             let answers = Recorder<ApplicationDelegate.Outcome>()
-            await delegate.tell(.didDeactivateAudioSession)
+            await delegate.tell(.callback(.didDeactivateAudioSession))
             try await program.calls.wait(for: 1)
             for _ in 0..<PTTBusLimits.delegateQueue {
-                await delegate.tell(.didDeactivateAudioSession) { answers.record($0) }
+                await delegate.tell(.callback(.didDeactivateAudioSession)) { answers.record($0) }
             }
             #expect(answers.all.isEmpty)
-            await delegate.tell(.didDeactivateAudioSession) { answers.record($0) }
+            await delegate.tell(.callback(.didDeactivateAudioSession)) { answers.record($0) }
             #expect(
                 answers.all
                     == [ApplicationDelegate.Outcome](

@@ -3,6 +3,7 @@
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 typealias Machine = ChannelManagerStateMachine
 typealias Action = ChannelManagerStateMachine.Action
@@ -99,7 +100,7 @@ extension [Action] {
     var notices: [Machine.Notice] {
         compactMap { if case .notice(let notice) = $0 { notice } else { nil } }
     }
-    var tones: [ChannelTone] {
+    var tones: [Tone] {
         compactMap { if case .playTone(let tone) = $0 { tone } else { nil } }
     }
     var transmissionEnd: TransmissionEndCause? {

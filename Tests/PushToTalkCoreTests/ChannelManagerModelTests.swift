@@ -5,6 +5,7 @@ import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @Suite struct ChannelManagerModelTests {
     static let stepsPerSeed = 12_000

@@ -3,6 +3,7 @@
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 struct ChannelManagerObserver {
     enum Device { case closed, opening, open, closing }

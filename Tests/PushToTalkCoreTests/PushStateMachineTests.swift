@@ -5,6 +5,7 @@ import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @Suite struct PushStateMachineTests {
     typealias PushAction = PushStateMachine.Action
@@ -264,17 +265,17 @@ import Testing
             let token = PushToken.random(using: &generator)
             lengths.insert(token.bytes.count)
             tokens.insert(token)
-            #expect(PushToken(hex: token.hex) == token)
-            #expect(PushToken(hex: token.hex.uppercased()) == token)
+            #expect(PushToken(hexadecimal: token.hexadecimal) == token)
+            #expect(PushToken(hexadecimal: token.hexadecimal.uppercased()) == token)
         }
         #expect(tokens.count == 2_000)
         #expect(lengths == Set(32...100))
         for bad in [
             "", "zz", String(repeating: "a", count: 63), String(repeating: "a", count: 62),
             String(repeating: "ab", count: 101), String(repeating: "x", count: 64), String(repeating: "é", count: 32),
-        ] { #expect(PushToken(hex: bad) == nil) }
+        ] { #expect(PushToken(hexadecimal: bad) == nil) }
         #expect(PushToken([UInt8](repeating: 0, count: 31)) == nil)
-        #expect("\(token)" == "07070707… (32 bytes)")
+        #expect("\(token)" == "07070707…")
     }
 
     @Test(arguments: [

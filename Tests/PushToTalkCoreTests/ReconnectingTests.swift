@@ -4,6 +4,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 private typealias Harness = ChannelManagerHarness
 

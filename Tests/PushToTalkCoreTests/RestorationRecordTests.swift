@@ -4,6 +4,7 @@ import FoundationEssentials
 import PushToTalkCore
 import TestSupport
 import Testing
+import Vocabulary
 
 @Suite struct RestorationRecordTests {
     let channel = UUID()

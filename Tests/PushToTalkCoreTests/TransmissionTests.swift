@@ -4,6 +4,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @Suite struct TransmissionTests {
     typealias Harness = ChannelManagerHarness

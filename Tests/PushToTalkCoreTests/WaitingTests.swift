@@ -4,6 +4,7 @@ import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 private typealias Harness = ChannelManagerHarness
 
@@ -84,7 +85,7 @@ private typealias Harness = ChannelManagerHarness
     }
 
     @Test func `what ends a transmission ends waiting`() {
-        let ends: [(Event, TransmissionEndCause, ChannelTone?)] = [
+        let ends: [(Event, TransmissionEndCause, Tone?)] = [
             (.callBegan(Harness.phone), .callActive, nil),
             (.audioSessionInterrupted(reason: "suspend"), .interrupted(reason: "suspend"), nil),
             (.transmissionRefused(spoken), .refused(spoken), .denied),

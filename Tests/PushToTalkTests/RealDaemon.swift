@@ -14,6 +14,9 @@ final class RealDaemon {
     private let directory: String
     private var process: Process?
 
+    /// Its state directory.
+    var state: String { "\(directory)/state" }
+
     /// A running pttd with `[policy]` and the like from `settings`.
     init(_ fixture: BusFixture, settings: String = "") async throws {
         self.fixture = fixture

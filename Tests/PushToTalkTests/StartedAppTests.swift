@@ -8,6 +8,7 @@ import RelayProtocol
 import RelayServer
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import PushToTalk
 
@@ -81,7 +82,7 @@ struct StartedAppTests {
     @Test(.shows("push.starts", "push.payload")) func `a push starts the app`() async throws {
         try await withBus { fixture in
             let site = try await Site(fixture)
-            let token = try #require(try await RelayProtocol.PushToken(site.joinAndEnd(fixture)))
+            let token = try #require(try await PushToken(site.joinAndEnd(fixture)))
             let topic = try #require(PushTopic(application: Site.name))
             let push = try #require(
                 PushRequest(
@@ -106,6 +107,9 @@ struct StartedAppTests {
         try await withBus { fixture in
             let site = try await Site(fixture)
             _ = try await site.joinAndEnd(fixture)
+            // The join was not waited for: it is answered when its record is on the disk.
+            let record = site.daemon.state + "/channel"
+            #expect(try await eventually { FileManager.default.fileExists(atPath: record) })
             site.daemon.kill()
             try await site.daemon.start()
             #expect(

@@ -113,7 +113,7 @@ import Testing
     }
 
     @Test func `a rate limit refills evenly`() {
-        var limit = RateLimit(perSecond: 10)
+        var limit = TokenBucket(depth: 10, perSecond: 10, at: .zero)
         let start = Instant(nanoseconds: 1_000_000_000_000)
         let atOnce = (0..<20).count { _ in limit.take(at: start) }
         #expect(atOnce == 10)

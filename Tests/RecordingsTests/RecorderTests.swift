@@ -7,6 +7,7 @@ import Reactor
 import Synchronization
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Recordings
 
@@ -22,11 +23,11 @@ import Testing
         func wait() { while !isOpen.withLock({ $0 }) { usleep(1_000) } }
     }
 
-    private func packets(_ count: Int) -> [RecordedPacket] {
+    private func packets(_ count: Int) -> [ReceivedFrame] {
         (0..<count).map {
-            RecordedPacket(
+            ReceivedFrame(
                 sequence: UInt16(truncatingIfNeeded: $0), timestamp: UInt32(truncatingIfNeeded: $0 * 480),
-                payload: [30 << 3, 0, 0])
+                payload: [30 << 3, 0, 0], receivedAt: .zero)
         }
     }
 

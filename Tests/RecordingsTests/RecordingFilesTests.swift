@@ -7,6 +7,7 @@ import MonotonicTime
 import Reactor
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Recordings
 
@@ -15,18 +16,18 @@ import Testing
     private let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
     /// Speech of the package's own encoder: frames of `milliseconds`.
-    private func speech(_ frames: Int, milliseconds: Int = 20) throws -> [RecordedPacket] {
+    private func speech(_ frames: Int, milliseconds: Int = 20) throws -> [ReceivedFrame] {
         let samples = 48 * milliseconds
         let encoder = try #require(TestEncoder())
         return (0..<frames).map { index in
-            RecordedPacket(
+            ReceivedFrame(
                 sequence: UInt16(truncatingIfNeeded: 65_500 + index),
                 timestamp: UInt32(truncatingIfNeeded: 4_294_960_000 + index * samples),
-                payload: encoder.tone(samples: samples, from: index * samples))
+                payload: encoder.tone(samples: samples, from: index * samples), receivedAt: .zero)
         }
     }
 
-    private func record(_ packets: [RecordedPacket], in folder: TemporaryFolder, keep: Int = 100_000_000) {
+    private func record(_ packets: [ReceivedFrame], in folder: TemporaryFolder, keep: Int = 100_000_000) {
         let writer = RecordingWriter(settings(folder, keep: keep), logger: logger)
         writer.start()
         writer.handle(.began(burst: 1, label))
@@ -76,7 +77,7 @@ import Testing
         let writer = RecordingWriter(settings(folder), logger: logger)
         writer.start()
         writer.handle(.began(burst: 1, label))
-        writer.handle(.packet(burst: 1, RecordedPacket(sequence: 1, timestamp: 0, payload: [])))
+        writer.handle(.packet(burst: 1, ReceivedFrame(sequence: 1, timestamp: 0, payload: [], receivedAt: .zero)))
         writer.handle(.ended(burst: 1))
         writer.handle(.began(burst: 2, label))
         for packet in try speech(20) { writer.handle(.packet(burst: 2, packet)) }

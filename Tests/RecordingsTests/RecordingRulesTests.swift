@@ -1,7 +1,9 @@
 // Names, packets, order and gaps of recordings.
 
+import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Recordings
 
@@ -59,14 +61,14 @@ import Testing
     }
 
     /// Of 10 ms, told apart by their second byte.
-    private func packet(_ number: Int, at time: Int? = nil) -> RecordedPacket {
-        RecordedPacket(
+    private func packet(_ number: Int, at time: Int? = nil) -> ReceivedFrame {
+        ReceivedFrame(
             sequence: UInt16(truncatingIfNeeded: 65_530 + number),
             timestamp: UInt32(truncatingIfNeeded: 4_294_967_000 + (time ?? number) * 480),
-            payload: [30 << 3, UInt8(truncatingIfNeeded: number)])
+            payload: [30 << 3, UInt8(truncatingIfNeeded: number)], receivedAt: .zero)
     }
 
-    private func written(_ packets: [RecordedPacket]) -> [UInt8?] {
+    private func written(_ packets: [ReceivedFrame]) -> [UInt8?] {
         var timeline = BurstTimeline()
         let items = packets.flatMap { timeline.append($0) } + timeline.finish()
         #expect(items.allSatisfy { $0.samples == 480 })
@@ -99,9 +101,10 @@ import Testing
             for _ in 0..<400 {
                 let payload = random.bytes(Int.random(in: 0...40, using: &random))
                 let items = timeline.append(
-                    RecordedPacket(
+                    ReceivedFrame(
                         sequence: UInt16.random(in: 0 ... .max, using: &random),
-                        timestamp: UInt32.random(in: 0 ... .max, using: &random), payload: payload))
+                        timestamp: UInt32.random(in: 0 ... .max, using: &random), payload: payload,
+                        receivedAt: .zero))
                 count += items.count
                 samples += items.reduce(0) { $0 + $1.samples }
             }

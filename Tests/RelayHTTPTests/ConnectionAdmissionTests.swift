@@ -5,6 +5,7 @@ import MonotonicTime
 import RelayProtocol
 import RelayServer
 import Testing
+import Vocabulary
 
 @testable import RelayHTTP
 

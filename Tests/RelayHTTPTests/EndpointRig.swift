@@ -10,6 +10,7 @@ import RelayHTTP
 import RelayProtocol
 import RelayServer
 import Synchronization
+import Vocabulary
 
 /// Something did not happen in time.
 struct TimedOut: Error, CustomStringConvertible {

@@ -8,6 +8,7 @@ import RelayProtocol
 import RelayServer
 import TestSupport
 import Testing
+import Vocabulary
 
 @Suite(.serialized, .timeLimit(.minutes(3))) struct EndpointTests {
     @Test func `Apple's line wakes a listener`() async throws {

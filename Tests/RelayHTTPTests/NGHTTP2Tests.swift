@@ -5,6 +5,7 @@ import RelayHTTP
 import RelayProtocol
 import RelayServer
 import Testing
+import Vocabulary
 
 private let areInstalled = ["nghttp", "h2load"].allSatisfy { access("/usr/bin/\($0)", X_OK) == 0 }
 

@@ -3,6 +3,7 @@ import Cryptography
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayHTTP
 

@@ -4,6 +4,7 @@ import Foundation
 import RelayHTTP
 import RelayProtocol
 import Testing
+import Vocabulary
 
 extension EndpointTests {
     @Test func `a renewed certificate holds from the next connection on, and one that does not fit changes nothing`()

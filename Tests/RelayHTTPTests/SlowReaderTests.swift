@@ -4,6 +4,7 @@ import Glibc
 import MonotonicTime
 import RelayProtocol
 import Testing
+import Vocabulary
 
 @testable import RelayHTTP
 

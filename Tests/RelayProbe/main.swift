@@ -15,6 +15,7 @@ import RelayClient
 import RelayProtocol
 import RelayServer
 import Synchronization
+import Vocabulary
 
 /// Packets before the count, which fill pools; packets counted. Both together are over before the relay looks for silent
 /// listeners, which it does every second.

@@ -2,6 +2,7 @@
 import Cryptography
 import RelayProtocol
 import TestSupport
+import Vocabulary
 
 extension SeededGenerator {
     mutating func oneIn(_ count: Int = 2) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }

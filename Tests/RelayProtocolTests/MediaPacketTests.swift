@@ -2,6 +2,7 @@
 import Cryptography
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayProtocol
 

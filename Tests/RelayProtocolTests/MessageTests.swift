@@ -5,6 +5,7 @@ import RelayProtocol
 import SwiftProtobuf
 import TestSupport
 import Testing
+import Vocabulary
 
 /// A change that makes one field of a good message invalid.
 struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConvertible {

@@ -2,6 +2,7 @@
 import Cryptography
 import RelayProtocol
 import Testing
+import Vocabulary
 
 @Suite struct ValueTests {
     @Test func `a channel is its UUID, as text and as bytes`() throws {

@@ -5,6 +5,7 @@ import MonotonicTime
 import RelayProtocol
 import SFrame
 import Testing
+import Vocabulary
 
 @Suite struct WorkedExampleTests {
     private static let member = Array(0x20...0x2f) as [UInt8]

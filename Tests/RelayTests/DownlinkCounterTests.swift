@@ -4,6 +4,7 @@ import MonotonicTime
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

@@ -4,6 +4,7 @@ import MonotonicTime
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer
@@ -29,7 +30,7 @@ import Testing
         let carol = try await TestClient.joined("Carol", relay)
         try await begin(alice, 1)
         try await bob.recorder.wait("a floor that is open to emergencies only") {
-            $0 == .floorOutlook(.init(isOpen: false, isOpenToEmergencies: true)) ? true : nil
+            $0 == .floorOutlook(.unknown, emergency: .idle) ? true : nil
         }
         try await begin(bob, 2, priority: FloorPriority.emergency)
         #expect(try await alice.transmissionEnd().0 == .revoked(.preempted("Bob has an emergency")))
@@ -39,7 +40,7 @@ import Testing
         _ = try await carol.heardEnd(from: first)
         #expect(carol.heard() == [[1, 1], [2, 1]])
         try await carol.recorder.wait("the open floor") {
-            $0 == .floorOutlook(.init(isOpen: true, isOpenToEmergencies: true)) ? true : nil
+            $0 == .floorOutlook(.idle, emergency: .idle) ? true : nil
         }
         await relay.server.stop()
     }

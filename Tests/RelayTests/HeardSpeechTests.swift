@@ -2,6 +2,7 @@
 import MonotonicTime
 import RelayProtocol
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 

@@ -6,6 +6,7 @@ import RelayProtocol
 import SFrame
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

@@ -3,6 +3,7 @@ import MonotonicTime
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 

@@ -4,6 +4,7 @@ import MonotonicTime
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayServer
 

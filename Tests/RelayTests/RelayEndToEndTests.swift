@@ -5,6 +5,7 @@ import Reactor
 import RelayProtocol
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

@@ -4,6 +4,7 @@ import MonotonicTime
 import QUIC
 import RelayProtocol
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

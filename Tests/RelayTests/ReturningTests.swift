@@ -6,6 +6,7 @@ import RelayProtocol
 import Synchronization
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

@@ -7,6 +7,7 @@ import QUIC
 import Reactor
 import RelayProtocol
 import Synchronization
+import Vocabulary
 
 @testable import RelayClient
 @testable import RelayServer

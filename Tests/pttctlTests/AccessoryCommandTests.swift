@@ -6,6 +6,7 @@ import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Testing
+import Vocabulary
 
 @testable import pttctl
 

@@ -6,6 +6,7 @@ import Glibc
 import MonotonicTime
 import PTTBus
 import Testing
+import Vocabulary
 
 @testable import pttctl
 

@@ -5,6 +5,7 @@ import PTTBus
 import Terminal
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import pttctl
 
@@ -299,7 +300,7 @@ import Testing
 @Suite struct WordsTests {
     @Test
     func `each step of learning has words that can be read from afar`() {
-        var now = LearningProperties()
+        var now = LearningReport()
         (now.step, now.round, now.prompt) = (.press, 2, "Press \u{1B}[1mit")
         let lines = LearnScreen.lines(now)
         #expect(lines.contains { $0.contains("PRESS AND HOLD  (2)") })

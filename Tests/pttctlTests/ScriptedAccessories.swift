@@ -4,6 +4,7 @@ import DaemonAPI
 import MonotonicTime
 import PTTBus
 import Reactor
+import Vocabulary
 
 /// What is done with accessories when it is asked; and that it was.
 actor ScriptedAccessories: AccessoryControls {
@@ -16,7 +17,7 @@ actor ScriptedAccessories: AccessoryControls {
     private var refusal: AccessoryError?
     private var notes: [String] = []
     private var known: [ProfileDescription] = []
-    private var learning = LearningProperties()
+    private var learning = LearningReport()
 
     private init(_ api: DaemonAPI, loop: EventLoop) {
         self.api = api
@@ -81,7 +82,7 @@ actor ScriptedAccessories: AccessoryControls {
         await api.control(control, of: id, isDown: isDown, at: time)
     }
 
-    func learn(_ change: @Sendable (inout LearningProperties) -> Void) async {
+    func learn(_ change: @Sendable (inout LearningReport) -> Void) async {
         change(&learning)
         await api.update(learning: learning)
     }
@@ -107,22 +108,23 @@ actor ScriptedAccessories: AccessoryControls {
     func setScanning(_ isOn: Bool) async throws(AccessoryError) { try note("scan \(isOn ? "on" : "off")") }
     func discoveredDevices() async -> [DiscoveredDevice] { devices }
 
-    func add(_ request: AddAccessoryRequest) async throws(AccessoryError) -> (id: String, notes: [String]) {
-        let options = request.options
-        var words = [request.address]
-        for (key, value) in [("name", options.name), ("profile", options.profile), ("gesture", options.gesture)] {
+    func add(_ addition: AccessoryAddition) async throws(AccessoryError) -> (id: String, notes: [String]) {
+        var words = [addition.address]
+        for (key, value) in [
+            ("name", addition.name), ("profile", addition.profileID), ("gesture", addition.gesture?.rawValue),
+        ] {
             if let value { words.append("\(key)=\(value)") }
         }
-        if options.bondedOnly { words.append("bonded-only") }
-        if let pair = options.pair { words.append("pair=\(pair)") }
+        if addition.isBondedOnly { words.append("bonded-only") }
+        if let pair = addition.pairs { words.append("pair=\(pair)") }
         try note("add \(words.joined(separator: " "))")
-        for step in AddStep.allCases where step != .pairing || options.pair == true {
-            await api.addProgress(address: request.address, step)
+        for step in AddStep.allCases where step != .pairing || addition.pairs == true {
+            await api.addProgress(address: addition.address, step)
         }
         await api.addProgress(address: "00:00:00:00:00:01", .pairing)
         var button = Self.button
-        if let name = options.name { (button.id, button.name) = (name, name) }
-        button.gesture = options.gesture ?? "hold"
+        if let name = addition.name { (button.id, button.name) = (name, name) }
+        button.gesture = addition.gesture?.rawValue ?? "hold"
         await show(accessories + [button])
         return (button.id, notes)
     }
@@ -138,9 +140,9 @@ actor ScriptedAccessories: AccessoryControls {
         try await change(accessory, "bind \(accessory) \(control) \(action)") { $0.bindings[control] = action }
     }
 
-    func setGesture(_ gesture: String, of accessory: String) async throws(AccessoryError) {
-        try await change(accessory, "gesture \(accessory) \(gesture)") {
-            $0.gesture = gesture == "default" ? "hold" : gesture
+    func setGesture(_ gesture: Gesture?, of accessory: String) async throws(AccessoryError) {
+        try await change(accessory, "gesture \(accessory) \(gesture?.rawValue ?? "default")") {
+            $0.gesture = gesture?.rawValue ?? "hold"
         }
     }
 
@@ -158,7 +160,7 @@ actor ScriptedAccessories: AccessoryControls {
     func startLearning(_ request: LearningRequest) async throws(AccessoryError) {
         let add = request.addsAccessory ? "" : " profile-only"
         try note("learn \(request.address ?? "-") \(request.name ?? "-")\(add)")
-        learning = LearningProperties()
+        learning = LearningReport()
     }
 
     func cancelLearning() async { asked.record("cancel learning") }

@@ -43,7 +43,7 @@ import Testing
             #expect(try await program.client.active()?.uuid == daemon.configured.uuidString.lowercased())
             let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
             try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
-            #expect(program.told.all.first == .didJoinChannel(uuid, reason: .developerRequest))
+            #expect(program.told.all.first == .callback(.didJoinChannel(uuid, reason: .developerRequest)))
             let active = try #require(await program.client.active())
             #expect(active.uuid == uuid.uuidString.lowercased())
             #expect(active.owner == name)
@@ -141,7 +141,7 @@ import Testing
             daemon = try await RunningDaemon(fixture, in: directory)
             let again = try await TestProgram(fixture, name: name)
             #expect(again.channel == uuid)
-            #expect(again.told.all.first == .didJoinChannel(uuid, reason: .channelRestoration))
+            #expect(again.told.all.first == .callback(.didJoinChannel(uuid, reason: .channelRestoration)))
             try await again.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
             #expect(again.token == token)
             let active = try #require(await again.client.active())
@@ -205,7 +205,7 @@ import Testing
             let program = try await TestProgram(fixture, name: name)
             let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
             try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
-            let token = try #require(program.token.flatMap { RelayProtocol.PushToken($0) })
+            let token = try #require(program.token)
             await program.client.close()
             #expect(try await eventually { await daemon.parts.director.machine.owner == nil })
             // By the relay, as the HTTP endpoint does it.
@@ -241,7 +241,7 @@ import Testing
             let again = try await TestProgram(fixture, name: name)
             #expect(
                 again.told.all.prefix(2) == [
-                    .channelDescriptor(uuid), .didJoinChannel(uuid, reason: .channelRestoration),
+                    .channelDescriptor(uuid), .callback(.didJoinChannel(uuid, reason: .channelRestoration)),
                 ])
             #expect(try await eventually { try await again.client.active()?.name == "named by its program" })
             await daemon.stop()
@@ -287,8 +287,8 @@ import Testing
             await director.desktopWants(.talkReleased)
             #expect(try await program.client.active()?.transmitting == false)
             await director.desktopWants(.leave)
-            try await program.told.wait { $0.contains(.didLeaveChannel(uuid, reason: .userRequest)) }
-            #expect(program.told.all.contains(.didLeaveChannel(uuid, reason: .userRequest)))
+            try await program.told.wait { $0.contains(.callback(.didLeaveChannel(uuid, reason: .userRequest))) }
+            #expect(program.told.all.contains(.callback(.didLeaveChannel(uuid, reason: .userRequest))))
             await daemon.stop()
         }
     }
@@ -300,8 +300,8 @@ import Testing
             let program = try await TestProgram(fixture, name: name)
             let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
             await daemon.parts.director.hoursChanged(isOpen: false)
-            try await program.told.wait { $0.contains(.didLeaveChannel(uuid, reason: .systemPolicy)) }
-            #expect(program.told.all.last == .didLeaveChannel(uuid, reason: .systemPolicy))
+            try await program.told.wait { $0.contains(.callback(.didLeaveChannel(uuid, reason: .systemPolicy))) }
+            #expect(program.told.all.last == .callback(.didLeaveChannel(uuid, reason: .systemPolicy)))
             #expect(try await program.client.active() == nil)
             let code = await refusal { _ = try await program.client.joinChannel(uuid, name: "Alpha") }
             #expect(code == .screenTimeRestriction)
@@ -374,8 +374,8 @@ import Testing
             #expect(try await other.client.active()?.transmissionMode == "halfDuplex")
             // Leaving is everybody's.
             try await other.client.leaveChannel(uuid)
-            try await program.told.wait { $0.contains(.didLeaveChannel(uuid, reason: .userRequest)) }
-            #expect(program.told.all.last == .didLeaveChannel(uuid, reason: .userRequest))
+            try await program.told.wait { $0.contains(.callback(.didLeaveChannel(uuid, reason: .userRequest))) }
+            #expect(program.told.all.last == .callback(.didLeaveChannel(uuid, reason: .userRequest)))
             await daemon.stop()
         }
     }

@@ -7,6 +7,7 @@ import Recordings
 import RelayProtocol
 import Settings
 import Testing
+import Vocabulary
 
 @testable import pttd
 

@@ -15,6 +15,7 @@ import PushToTalkCore
 import RelayProtocol
 import RelayServer
 import Testing
+import Vocabulary
 
 @testable import pttd
 

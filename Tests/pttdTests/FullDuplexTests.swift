@@ -15,6 +15,7 @@ import RelayProtocol
 import RelayServer
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import Audio
 @testable import pttd

@@ -32,7 +32,7 @@ import Testing
             let again = try await TestProgram.whenServed(fixture, name: name)
             let restored = Instant.now
             #expect(again.channel == uuid)
-            #expect(again.told.all.first == .didJoinChannel(uuid, reason: .channelRestoration))
+            #expect(again.told.all.first == .callback(.didJoinChannel(uuid, reason: .channelRestoration)))
             #expect(try await eventually { try await again.client.active()?.serviceStatus == "ready" })
             let ready = Instant.now
             print(

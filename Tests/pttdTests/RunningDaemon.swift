@@ -16,6 +16,7 @@ import RelayProtocol
 import RelayServer
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import pttd
 
@@ -160,8 +161,8 @@ final class TestProgram: Sendable {
     }
 
     /// The push token it was told last.
-    var token: [UInt8]? {
-        for case .receivedEphemeralPushToken(let token) in told.all.reversed() { return token }
+    var token: PushToken? {
+        for case .callback(.receivedEphemeralPushToken(let token), _) in told.all.reversed() { return token }
         return nil
     }
 

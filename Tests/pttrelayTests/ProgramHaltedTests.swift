@@ -5,6 +5,7 @@ import RelayClient
 import RelayProtocol
 import Synchronization
 import Testing
+import Vocabulary
 
 @testable import pttrelay
 

@@ -1,5 +1,6 @@
 // One control of an accessory: from its edges to what it does, whatever that is.
 import MonotonicTime
+import Vocabulary
 
 /// The windows against bounce, the gesture, and the emergency's guard of one control, behind one face.
 struct ControlMachine: Sendable {

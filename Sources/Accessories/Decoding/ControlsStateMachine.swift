@@ -1,5 +1,6 @@
 // One accessory's controls: from the values it notifies to the begin and end of its part in a transmission.
 import MonotonicTime
+import Vocabulary
 
 /// Decodes an accessory's values by its profile, derives edges from state, and applies each control's gesture.
 public struct ControlsStateMachine: Sendable {

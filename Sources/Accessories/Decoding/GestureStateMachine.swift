@@ -1,5 +1,6 @@
 // From the edges of one control to the begin and end of its part in a transmission.
 import MonotonicTime
+import Vocabulary
 
 /// Windows that keep bounce and accidents from becoming presses.
 public struct GestureTiming: Hashable, Sendable {

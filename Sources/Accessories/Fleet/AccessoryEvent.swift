@@ -1,5 +1,6 @@
 // What accessories tell the rooms above: who wants to talk, and how each accessory is doing.
 import MonotonicTime
+import Vocabulary
 
 /// An accessory, by its name in the configuration, or by its address when it was taken automatically.
 public struct AccessoryID: Hashable, Comparable, Sendable, CustomStringConvertible {

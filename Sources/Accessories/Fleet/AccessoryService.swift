@@ -17,6 +17,9 @@ public actor AccessoryService {
 
     /// A flood of presses is no flood of log lines.
     static let logLinesPerSecondMax = 40
+    private static var logRate: TokenBucket {
+        TokenBucket(depth: logLinesPerSecondMax, perSecond: logLinesPerSecondMax, at: .zero)
+    }
 
     private let host: any BluetoothHost
     private let inputs: (any InputHost)?
@@ -32,10 +35,13 @@ public actor AccessoryService {
     /// Setup's: what comes in is told to them too.
     private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
     private var lastObserver = 0
-    private var pressLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
+    private var pressLog = AccessoryService.logRate
     /// The press that goes on is in the log, so that its release will be, too.
     private var isPressLogged = false
-    private var controlLog = RateLimiter(perSecondMax: AccessoryService.logLinesPerSecondMax)
+    private var controlLog = AccessoryService.logRate
+    /// Lines that were left out since the last one.
+    private var linesMissed = 0
+    private var missedLog = TokenBucket(depth: 1, perSecond: 1, at: .zero)
 
     /// Accessories by Bluetooth, through bluetoothd on the machine's bus, and by the machine's own devices.
     ///
@@ -256,10 +262,15 @@ public actor AccessoryService {
         }
     }
 
-    private func admits(_ limiter: inout RateLimiter, at time: Instant, lines: Int = 1) -> Bool {
-        let (isAdmitted, missed) = limiter.admit(at: time, counting: lines)
-        if missed > 0 { logger.warning("Too many presses to log each", metadata: ["missed": "\(missed)"]) }
-        return isAdmitted
+    private func admits(_ bucket: inout TokenBucket, at time: Instant, lines: Int = 1) -> Bool {
+        guard bucket.take(lines, at: time) else {
+            linesMissed += lines
+            return false
+        }
+        guard linesMissed > 0, missedLog.take(at: time) else { return true }
+        logger.warning("Too many presses to log each", metadata: ["missed": "\(linesMissed)"])
+        linesMissed = 0
+        return true
     }
 
     private func log(_ event: AccessoryEvent) {

@@ -1,5 +1,6 @@
 // The accessories' part of pttd.toml, and of the file in which pttd keeps those that people added.
 import Settings
+import Vocabulary
 
 /// Which accessories to use, and the profiles to know them by.
 public struct AccessorySettings: Sendable {

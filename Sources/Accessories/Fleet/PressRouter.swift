@@ -29,7 +29,8 @@ struct PressRouter: Sendable {
         var isTested = false
         /// The controls of an accessory that was configured anew, until it is recognised.
         var former: ControlsStateMachine?
-        var pace = RateLimiter(perSecondMax: PressRouter.pressesPerSecondMax)
+        var pace = TokenBucket(
+            depth: PressRouter.pressesPerSecondMax, perSecond: PressRouter.pressesPerSecondMax, at: .zero)
         var refusedPressCount = 0
     }
 
@@ -202,7 +203,7 @@ struct PressRouter: Sendable {
     ) -> Bool {
         let id = source.accessory
         guard !isSilent(id) else { return false }
-        guard entries[id]?.pace.admit(at: now).isAdmitted == false else { return true }
+        guard entries[id]?.pace.take(at: now) == false else { return true }
         entries[id]?.refusedPressCount &+= 1
         let count = entries[id]?.refusedPressCount ?? 1
         reports.append(

@@ -1,6 +1,7 @@
 // Reading the [[input]] tables of a profile file, each with its [[input.control]] tables.
 import BlueZ
 import Settings
+import Vocabulary
 
 /// Reads the inputs of one profile, and collects what belongs to their controls.
 package struct InputReading {

@@ -1,4 +1,5 @@
 // What a profile says, in words for whoever writes or chooses one.
+import Vocabulary
 
 extension AccessoryProfile {
     /// What it says, line by line: how the family is recognised, what it needs, and what each control does.

@@ -1,5 +1,6 @@
 // A profile as the text of its file, for profiles that a program has learned. Reading the text gives an equal profile.
 import BlueZ
+import Vocabulary
 
 extension AccessoryProfile {
     /// The profile as TOML. What has its default is left out.

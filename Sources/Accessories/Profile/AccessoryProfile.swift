@@ -1,5 +1,6 @@
 // What is known of one family of accessories: how it is recognised, and what its bytes mean. Data, never code.
 import BlueZ
+import Vocabulary
 
 /// A family of push-to-talk accessories, as described by one profile file.
 public struct AccessoryProfile: Hashable, Sendable {

@@ -66,15 +66,3 @@ public enum Control: String, CaseIterable, Hashable, Sendable {
         }
     }
 }
-
-/// What pressing a control does to a transmission.
-public enum Gesture: String, CaseIterable, Hashable, Sendable {
-    /// Transmit while it is held.
-    case hold
-    /// One press begins, the next one ends.
-    case toggle
-    /// A long press transmits while it is held; a short one begins, and the next press ends.
-    case hybrid
-    /// Nothing; its edges are reported only.
-    case none
-}

@@ -2,6 +2,7 @@
 import Logging
 import MonotonicTime
 import Synchronization
+import Vocabulary
 
 /// A microphone and its Opus encoder on a thread of their own.
 ///
@@ -153,7 +154,7 @@ public final class CaptureEngine: Sendable {
                     frame.isFirst ? "first frame" : "last frame",
                     metadata: [
                         "t": "\(Instant.now.nanoseconds)", "burst": "\(frame.burst)",
-                        "captured": "\(frame.captureTime.nanoseconds)", "bytes": "\(frame.payload.count)",
+                        "captured": "\(frame.capturedAt.nanoseconds)", "bytes": "\(frame.payload.count)",
                     ])
             }
         case .ended(let burst, let reason):

@@ -1,5 +1,6 @@
 // What goes into the capture thread and what comes out of it, as the rings carry it.
 import MonotonicTime
+import Vocabulary
 
 /// What `CaptureEngine` asks of its thread.
 enum CaptureCommand: BitwiseCopyable {
@@ -28,7 +29,7 @@ struct CaptureSlot: BitwiseCopyable {
     var time: Int64 = 0
     var span: Int64 = 0
     /// dBFS.
-    var level = EncodedFrame.levelMin
+    var level = OutgoingFrame.levelMin
 }
 
 extension CaptureSlot {
@@ -40,10 +41,10 @@ extension CaptureSlot {
         case .began: .began(burst: burst, firstSampleAt: Instant(nanoseconds: time), after: .nanoseconds(span))
         case .frame:
             .frame(
-                EncodedFrame(
-                    payload: Array(payload), samplesPerFrame: frameSamples, position: position,
-                    captureTime: Instant(nanoseconds: time), burst: burst, isFirst: isFirst, isLast: isLast,
-                    level: level))
+                OutgoingFrame(
+                    payload: Array(payload), samples: UInt32(clamping: frameSamples),
+                    capturedAt: Instant(nanoseconds: time), position: position, burst: burst, isFirst: isFirst,
+                    isLast: isLast, level: level))
         case .lost: .lost(AudioError(fault, device: device))
         case .resumed: .resumed(gap: .nanoseconds(span))
         case .ended: .ended(burst: burst, CaptureEnd(rawValue: end) ?? .deviceFailed)

@@ -1,5 +1,6 @@
 // The configuration and the output of a microphone.
 import MonotonicTime
+import Vocabulary
 
 /// How the microphone is used.
 public struct CaptureConfiguration: Sendable {
@@ -66,15 +67,6 @@ public enum MicrophoneStart: String, Sendable, CaseIterable {
     }
 }
 
-/// When a burst begins.
-public enum CaptureStart: Sendable {
-    /// With the microphone's first sample; but a microphone that takes time to hear as in `afterGoAhead`.
-    case atOnce
-    /// When the microphone hears and the user has heard the go-ahead tone: `CaptureOutput.hears` is put out, and the
-    /// burst begins at the instant given to `CaptureEngine.goAhead(from:)`. Earlier sound is erased.
-    case afterGoAhead
-}
-
 /// Why a burst of captured speech is over.
 public enum CaptureEnd: UInt8, Sendable {
     /// Stopped, and the tail was captured.
@@ -99,7 +91,7 @@ public enum CaptureOutput: Sendable {
     /// The burst's first sample was at the microphone at `firstSampleAt`, `after` the call of `start()`.
     case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
     /// A frame.
-    case frame(EncodedFrame)
+    case frame(OutgoingFrame)
     /// The device failed within a burst. It is opened again and again for 1.5 s; until then the burst has a gap.
     case lost(AudioError)
     /// The device is back after `gap`, in the same burst.

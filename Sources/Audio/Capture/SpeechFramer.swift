@@ -3,6 +3,7 @@ import COpus
 import Glibc
 import MonotonicTime
 import Synchronization
+import Vocabulary
 
 /// Makes the frames of a burst. Allocates in `init` only. Confined to the capture thread but for `setExpectedLoss`.
 final class SpeechFramer {
@@ -173,6 +174,6 @@ final class SpeechFramer {
     static func level(_ samples: UnsafePointer<Float>, count: Int) -> Float {
         var power: Float = 0
         for index in 0..<count { power += samples[index] * samples[index] }
-        return min(0, max(EncodedFrame.levelMin, 10 * log10f(power / Float(count) + 1e-12)))
+        return min(0, max(OutgoingFrame.levelMin, 10 * log10f(power / Float(count) + 1e-12)))
     }
 }

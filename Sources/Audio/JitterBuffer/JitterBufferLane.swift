@@ -1,5 +1,6 @@
 // One burst in the jitter buffer: its numbers and times, and which slot holds which packet. Pure.
 import MonotonicTime
+import Vocabulary
 
 /// A burst's packets by sequence number: putting in, finding and taking out are one step each. One object is used for
 /// burst after burst.
@@ -47,13 +48,13 @@ final class JitterBufferLane {
     /// Steps from the burst's first packet to the one with this number on the wire.
     func place(of sequence: UInt16) -> Int64 {
         newestSequence
-            + Int64(Int16(bitPattern: sequence &- firstSequence &- UInt16(truncatingIfNeeded: newestSequence)))
+            + Int64(sequence.sequenceDistance(from: firstSequence &+ UInt16(truncatingIfNeeded: newestSequence)))
     }
 
     /// Samples from the burst's first packet to this time on the wire.
     func time(of timestamp: UInt32) -> Int64 {
         newestTimestamp
-            + Int64(Int32(bitPattern: timestamp &- firstTimestamp &- UInt32(truncatingIfNeeded: newestTimestamp)))
+            + Int64(timestamp.timestampDistance(from: firstTimestamp &+ UInt32(truncatingIfNeeded: newestTimestamp)))
     }
 
     /// The slot that holds `sequence`.

@@ -1,5 +1,6 @@
 // Inserts packets into the jitter buffer: finds the burst of each, and whether it is in time.
 import MonotonicTime
+import Vocabulary
 
 extension JitterBufferStateMachine {
     /// Takes a packet of `samples` (1…5760) and at most `opusPayloadMax` bytes.
@@ -112,8 +113,8 @@ extension JitterBufferStateMachine {
     /// Whether a packet is of a burst that is over.
     private func isStray(_ sequence: UInt16, _ timestamp: UInt32, at now: Instant) -> Bool {
         guard let ended = lastEnded, now - ended.at < Self.memoryOfEnd else { return false }
-        let steps = Int(Int16(bitPattern: sequence &- ended.lastSequence))
-        let time = Int(Int32(bitPattern: timestamp &- ended.lastTimestamp))
+        let steps = sequence.sequenceDistance(from: ended.lastSequence)
+        let time = timestamp.timestampDistance(from: ended.lastTimestamp)
         return steps <= 0 && steps > -Self.sequenceReach && abs(time) < Self.timeReach
     }
 

@@ -1,6 +1,7 @@
 // Which packet is decoded when, and what stands in for a missing one: the state, and what is said to and asked of it.
 // Pure: packets and times in, decisions out. The rules are in the two extensions.
 import MonotonicTime
+import Vocabulary
 
 /// The jitter buffer: orders packets, holds them until they are due, and says what to play next.
 ///
@@ -121,7 +122,7 @@ struct JitterBufferStateMachine {
     /// The talker's burst ends with `lastSequence`. Nothing when no burst is known that this could be about.
     mutating func end(lastSequence: UInt16) {
         func distance(_ lane: JitterBufferLane) -> Int64 {
-            Int64(Int16(bitPattern: lastSequence &- lane.firstSequence))
+            Int64(lastSequence.sequenceDistance(from: lane.firstSequence))
         }
         if following.isActive, distance(following) >= 0, distance(following) < Self.sequenceReach {
             following.endSequence = distance(following)

@@ -3,6 +3,7 @@ import Glibc
 import Logging
 import MonotonicTime
 import Synchronization
+import Vocabulary
 
 /// How the speaker is used.
 public struct PlaybackConfiguration: Sendable {
@@ -105,7 +106,7 @@ public enum PlaybackEvent: Sendable {
 ///
 ///     let speaker = try PlaybackEngine(device: AudioDevice("default"), logger: logger)
 ///     loop.watch(speaker.descriptor, for: .readable) { _ in speaker.drain { handle($0) } }
-///     speaker.play(.micOn)
+///     speaker.play(.microphoneOn)
 ///     speaker.enqueue(packet)                   // for each received packet
 ///     speaker.end(lastSequence: 4711)           // when the talker's end is announced
 public final class PlaybackEngine: Sendable {
@@ -167,7 +168,7 @@ public final class PlaybackEngine: Sendable {
     /// - Returns: `false` when it was dropped and counted, because it is longer than an Opus packet or the queue is
     ///   full.
     @discardableResult
-    public func enqueue(_ packet: ReceivedPacket, voice: Int = 0) -> Bool {
+    public func enqueue(_ packet: ReceivedFrame, voice: Int = 0) -> Bool {
         worker.rings.enqueue(packet, voice: Self.checked(voice))
     }
 

@@ -1,6 +1,7 @@
 // The rings between the owner of a speaker and its thread: packets and commands in, events out, statistics.
 import MonotonicTime
 import Synchronization
+import Vocabulary
 
 /// What the owner puts into the playback ring. A packet's payload is the slot's.
 enum PlaybackCommand: BitwiseCopyable {
@@ -18,7 +19,7 @@ struct PlaybackSlot: BitwiseCopyable {
 
     var kind: Kind
     var voice: UInt8 = 0
-    var tone = Tone.micOn
+    var tone = Tone.microphoneOn
     var end = PlaybackEnd.complete.rawValue
     var fault = AudioFault(.open, 0)
     var burst: UInt32 = 0
@@ -88,7 +89,7 @@ final class PlaybackRings: Sendable {
 
     // MARK: The owner's side
 
-    func enqueue(_ packet: ReceivedPacket, voice: UInt8) -> Bool {
+    func enqueue(_ packet: ReceivedFrame, voice: UInt8) -> Bool {
         let command = PlaybackCommand.packet(
             voice: voice, sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
             receivedAt: packet.receivedAt.nanoseconds, isRepaired: packet.isRepaired)

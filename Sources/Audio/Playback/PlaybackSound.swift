@@ -1,5 +1,6 @@
 // Renders received speech and tones, block by block, and reports and counts what is played.
 import MonotonicTime
+import Vocabulary
 
 /// The sound of a speaker, without the speaker. Confined to the playback thread; allocates nothing after `init`.
 final class PlaybackSound {

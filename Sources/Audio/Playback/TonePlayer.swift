@@ -1,5 +1,5 @@
 // Mixes the current tones, each at its position, over the other sound.
-import Glibc
+import Vocabulary
 
 /// Mixes tones into blocks. Allocates in `init` only.
 struct TonePlayer {
@@ -13,21 +13,28 @@ struct TonePlayer {
     static let tonesMax = 4
 
     private let samples: [[Float]]
-    private var playing: [(tone: Tone, position: Int)] = []
+    /// What sounds: the tone, which of its sounds, how many it has, and the next sample of that sound.
+    private var playing: [(tone: Tone, sound: Int, sounds: Int, position: Int)] = []
 
     /// - Parameter volume: The loudness, 0…1.
     init(volume: Float) {
         let volume = min(1, max(0, volume))
-        samples = Tone.allCases.map { $0.samples(volume: volume) }
+        samples = ToneSound.allCases.map { $0.samples(volume: volume) }
         playing.reserveCapacity(Self.tonesMax)
     }
 
     var isIdle: Bool { playing.isEmpty }
 
-    /// Begins a tone with the next block; false when too many sound already.
+    /// Begins a tone with the next block; false when too many sound already. Of two that count the newer is right: the
+    /// older one ends with its current sound.
     mutating func play(_ tone: Tone) -> Bool {
         guard playing.count < Self.tonesMax else { return false }
-        playing.append((tone, 0))
+        if tone.isCounting {
+            for index in playing.indices where playing[index].tone.isCounting {
+                playing[index].sounds = playing[index].sound + 1
+            }
+        }
+        playing.append((tone, sound: 0, sounds: tone.soundCount, position: 0))
         return true
     }
 
@@ -35,19 +42,22 @@ struct TonePlayer {
     mutating func mix(into block: UnsafeMutablePointer<Float>, count: Int, _ tell: (Event) -> Void) {
         var index = 0
         while index < playing.count {
-            let (tone, position) = playing[index]
-            let isOver = samples[Int(tone.rawValue)].withUnsafeBufferPointer { samples in
+            let (tone, sound, sounds, position) = playing[index]
+            let isOver = samples[Int(tone.sound(at: sound).rawValue)].withUnsafeBufferPointer { samples in
                 let part = min(count, samples.count - position)
                 for offset in 0..<part { block[offset] += samples[position + offset] }
                 return position + count >= samples.count
             }
-            if position == 0 { tell(.began(tone)) }
-            playing[index].position += count
-            if isOver {
+            if sound == 0, position == 0 { tell(.began(tone)) }
+            if !isOver {
+                playing[index].position += count
+                index += 1
+            } else if sound + 1 < sounds {
+                (playing[index].sound, playing[index].position) = (sound + 1, 0)
+                index += 1
+            } else {
                 playing.remove(at: index)
                 tell(.ended(tone))
-            } else {
-                index += 1
             }
         }
     }

@@ -1,5 +1,6 @@
 // Brings speech to a standard level, without delay and without clipping. Pure.
 import Glibc
+import Vocabulary
 
 /// A slow gain towards a loudness of speech, and a limiter that looks over the block it is given.
 ///
@@ -50,7 +51,7 @@ struct GainControl {
     }
 
     private mutating func follow(_ level: Float, seconds: Float) {
-        let noise = max(level, EncodedFrame.levelMin)
+        let noise = max(level, OutgoingFrame.levelMin)
         floor += min(max(noise - floor, -Self.floorFall * seconds), Self.floorRise * seconds)
         guard level > Self.speechMin, level > floor + Self.speechAboveFloor else { return }
         // Loud parts count more than the ends of words: quick up, slow down.

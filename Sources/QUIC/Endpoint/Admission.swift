@@ -25,7 +25,7 @@ struct Admission {
 
     private let options: QUICServerOptions
     private var counts: [SocketAddress: Count] = [:]
-    private var beginnings: RateLimit
+    private var beginnings: TokenBucket
     /// Connections, those in handshake included.
     private(set) var connections = 0
     /// Handshakes under way.
@@ -33,7 +33,8 @@ struct Admission {
 
     init(_ options: QUICServerOptions) {
         self.options = options
-        beginnings = RateLimit(perSecond: Int64(max(1, options.handshakesPerSecond)))
+        let perSecond = max(1, options.handshakesPerSecond)
+        beginnings = TokenBucket(depth: perSecond, perSecond: perSecond, at: .zero)
     }
 
     /// Whether one more may begin from `address`; `isProven`: its packet has a token of this server for that address.
@@ -78,33 +79,4 @@ struct Admission {
 
     /// Addresses that have connections; for tests.
     var addressCount: Int { counts.count }
-}
-
-/// A bucket of permissions that refills evenly. Pure.
-struct RateLimit {
-    private let perSecond: Int64
-    private var available: Int64
-    private var refilled = Instant.zero
-
-    init(perSecond: Int64) {
-        self.perSecond = perSecond
-        available = perSecond
-    }
-
-    /// Whether it may be done once more.
-    mutating func take(at now: Instant) -> Bool {
-        let interval = max(1, 1_000_000_000 / perSecond)
-        let earned = (now - refilled).nanoseconds / interval
-        if earned >= perSecond {
-            available = perSecond
-            refilled = now
-        } else if earned > 0 {
-            available = min(perSecond, available + earned)
-            // What is left of an interval counts for the next one.
-            refilled = refilled + .nanoseconds(earned * interval)
-        }
-        guard available > 0 else { return false }
-        available -= 1
-        return true
-    }
 }

@@ -47,7 +47,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     private static let roundsPerTurn = 8
 
     /// Stateless resets, which are shorter than what they answer. After a crash, thousands have to hear that it has forgotten them.
-    private static let resetsPerSecond: Int64 = 1_000
+    private static let resetsPerSecond = 1_000
 
     /// The number of connections to flush before received packets are handled again: control messages to thousands of
     /// clients must not delay media.
@@ -104,7 +104,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// How often the timer has woken the loop.
     private(set) var timerWakes = 0
     let localSecret: [UInt8]
-    var resetBudget = RateLimit(perSecond: resetsPerSecond)
+    var resetBudget = TokenBucket(depth: resetsPerSecond, perSecond: resetsPerSecond, at: .zero)
     /// Who may begin a connection; a client takes none.
     let admission: QUICServerGroup
 

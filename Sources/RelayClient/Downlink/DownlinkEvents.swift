@@ -1,6 +1,7 @@
 // The events and actions of the rules for listening.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 extension DownlinkStateMachine {
     /// What may happen.

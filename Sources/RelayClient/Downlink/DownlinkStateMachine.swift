@@ -2,6 +2,7 @@
 // are elsewhere.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The listener's side of the floor.
 ///

@@ -1,6 +1,7 @@
 // One received burst: the packets that have arrived, the missing ones, and how long it waits for them. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// A burst from the `FloorTaken` that announces it, or a packet of it, to its end.
 struct HeardBurst: Sendable {

@@ -1,6 +1,7 @@
 // What was heard of each talker, so that no part of a burst that continues over the next host is heard twice. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// How far the last bursts were heard, by the talkers' RTP clocks.
 ///
@@ -37,7 +38,7 @@ struct HeardSpeech: Sendable {
             entries.removeFirst(max(0, entries.count - Self.talkersMaximum))
             return false
         }
-        let ahead = Int32(bitPattern: timestamp &- entries[index].timestamp)
+        let ahead = timestamp.timestampDistance(from: entries[index].timestamp)
         if entries[index].burst != burst, ahead <= 0, ahead > -Self.overlapMaximum,
             now - entries[index].at < Self.memory,
             !seededFault("what-was-heard-is-heard-again")
@@ -45,7 +46,7 @@ struct HeardSpeech: Sendable {
             return true
         }
         if entries[index].burst == burst, let before = entries[index].before {
-            let ahead = Int32(bitPattern: timestamp &- before)
+            let ahead = timestamp.timestampDistance(from: before)
             if ahead <= 0, ahead > -Self.overlapMaximum { return true }
         }
         // Packets of one burst overtake each other.

@@ -1,6 +1,7 @@
 // Late entry to one burst: how its beginning is fetched, and what is held meanwhile. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// Fetches what was said before this end came, piece by piece, oldest first.
 ///

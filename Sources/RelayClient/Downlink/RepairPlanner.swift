@@ -2,6 +2,7 @@
 // Pure rules.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The gaps of one burst.
 ///

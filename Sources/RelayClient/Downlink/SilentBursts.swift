@@ -2,6 +2,7 @@
 // arrive again.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// A burst that was ended here after a silence, although the relay has not reported its end.
 ///

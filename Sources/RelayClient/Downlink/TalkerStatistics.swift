@@ -1,6 +1,7 @@
 // Statistics of each talker for the reception reports. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// What was received of one talker since this end joined, for the reports (RFC 3550, section 6.4.1).
 struct TalkerStatistics: Sendable {

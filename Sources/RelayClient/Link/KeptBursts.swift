@@ -1,5 +1,6 @@
 // The bursts that a link's back end keeps, and the errors of asking for them.
 import RelayProtocol
+import Vocabulary
 
 /// A burst that the relay keeps.
 public struct KeptBurst: Sendable, Hashable {

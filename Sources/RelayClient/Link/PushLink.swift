@@ -3,6 +3,7 @@
 import MonotonicTime
 import Reactor
 import RelayProtocol
+import Vocabulary
 
 /// A link over which pushes come.
 ///

@@ -1,6 +1,7 @@
 // The interface between pttd and any push-to-talk back end: what a link to a channel can do and what it tells.
 import MonotonicTime
 import Reactor
+import Vocabulary
 
 /// A link to one channel of one push-to-talk back end; `RelayClient` is the one to our own relay.
 ///
@@ -65,75 +66,6 @@ public struct BurstID: Hashable, Sendable, CustomStringConvertible {
     public init(number: UInt32) { self.number = number }
     /// "burst 7".
     public var description: String { "burst \(number)" }
-}
-
-/// One encoded frame of the microphone.
-public struct OutgoingFrame: Sendable, Equatable {
-    /// One Opus packet (RFC 6716), at most `maximumPayloadBytes` long.
-    public var payload: [UInt8]
-    /// Its length in samples of 48 kHz, the RTP clock of Opus (RFC 7587).
-    public var samples: UInt32
-    /// When its first sample was captured.
-    public var capturedAt: Instant
-
-    /// The longest payload that fits into one datagram of every path.
-    public static let maximumPayloadBytes = 1000
-
-    /// A frame of `samples` at 48 kHz.
-    public init(payload: [UInt8], samples: UInt32, capturedAt: Instant) {
-        self.payload = payload
-        self.samples = samples
-        self.capturedAt = capturedAt
-    }
-}
-
-/// One frame of a member who talks, decrypted.
-public struct ReceivedFrame: Sendable, Equatable {
-    /// RTP sequence number; consecutive within a burst. Frames may come out of order, never twice.
-    public var sequence: UInt16
-    /// RTP time stamp of the first sample, 48 kHz.
-    public var timestamp: UInt32
-    /// Whether it is the first frame of its burst.
-    public var marker: Bool
-    /// One Opus packet.
-    public var payload: [UInt8]
-    /// When its packet was read from the socket.
-    public var receivedAt: Instant
-    /// Whether it was asked for again: when it came says nothing about the network's delay.
-    public var isRepaired: Bool
-    /// Whether it was said before this end came, and fetched: more of it follows than can be heard at once.
-    public var isLate: Bool
-    /// The talker, since others may talk at the same time. Nil where only one member can talk.
-    public var talker: RelayMember?
-
-    /// A received frame.
-    public init(
-        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: [UInt8], receivedAt: Instant,
-        isRepaired: Bool = false, isLate: Bool = false, talker: RelayMember? = nil
-    ) {
-        self.talker = talker
-        self.isRepaired = isRepaired
-        self.isLate = isLate
-        self.sequence = sequence
-        self.timestamp = timestamp
-        self.marker = marker
-        self.payload = payload
-        self.receivedAt = receivedAt
-    }
-}
-
-/// Another participant of the channel, or this one.
-public struct RelayMember: Hashable, Sendable {
-    /// The identifier of a member on its channel. It is opaque; our relay keeps it across reconnects.
-    public var id: String
-    /// The name it joined with, as given: not unique, not verified.
-    public var name: String
-
-    /// A member.
-    public init(id: String, name: String) {
-        self.id = id
-        self.name = name
-    }
 }
 
 /// Whether a link can carry speech.
@@ -297,7 +229,7 @@ public enum RelayLinkEvent: Sendable, Equatable {
     case floorQueueOffered(Bool)
     /// Whether a request of this end would be granted now. Reported when that changes, and after `floorQueueOffered`,
     /// for relays that report their rules.
-    case floorOutlook(FloorView.Outlook)
+    case floorOutlook(FloorOutlook, emergency: FloorOutlook)
     /// This end has the floor and may talk for `limit` from its first packet.
     case floorGranted(BurstID, limit: Duration)
     /// Another member has the floor, and this end's request waits for it, at this place from 1.

@@ -1,29 +1,13 @@
 // What this end knows about the channel's floor: who may talk at the same time, and what the answer to a request would
 // be. Pure.
 import RelayProtocol
+import Vocabulary
 
 /// The floor as a client sees it: the mirror of the relay's rules, from `Welcome`, `FloorRules`, `FloorTaken` and `FloorIdle`.
 ///
 /// Only the relay decides. This says beforehand what it would, so that a press that is going to be granted begins at once, and one
 /// that is not is refused before anybody speaks into it.
 public struct FloorView: Sendable {
-    /// What a request would meet.
-    public struct Outlook: Sendable, Hashable {
-        /// One with this member's own priority has the floor, at once or in a moment.
-        public var isOpen: Bool
-        /// An emergency has.
-        public var isOpenToEmergencies: Bool
-        /// Whether this member may never talk on the channel.
-        public var isListenOnly: Bool
-
-        /// An outlook.
-        public init(isOpen: Bool, isOpenToEmergencies: Bool, isListenOnly: Bool = false) {
-            self.isOpen = isOpen
-            self.isOpenToEmergencies = isOpenToEmergencies
-            self.isListenOnly = isListenOnly
-        }
-    }
-
     private var rules: ServerMessage.FloorRules
     private var talkers: [SSRC: UInt8] = [:]
 
@@ -40,12 +24,11 @@ public struct FloorView: Sendable {
     /// How many may talk at once.
     public var talkersMaximum: Int { mode == .fullDuplex ? RelayProtocolLimits.talkersMaximum : 1 }
 
-    /// What a request would meet now; `nil` where the relay has not said what it does.
-    public var outlook: Outlook? {
+    /// What a request of this member's own priority would meet now, and what an emergency would; `nil` where the relay
+    /// has not said how it decides.
+    public var outlook: (normal: FloorOutlook, emergency: FloorOutlook)? {
         guard mode != .unspecified else { return nil }
-        return Outlook(
-            isOpen: isOpen(to: priority), isOpenToEmergencies: isOpen(to: FloorPriority.emergency),
-            isListenOnly: rules.isListenOnly)
+        return (outlook(of: priority), outlook(of: FloorPriority.emergency))
     }
 
     /// Somebody else has the floor.
@@ -63,9 +46,10 @@ public struct FloorView: Sendable {
     /// A burst is over.
     public mutating func idle(_ ssrc: SSRC) { talkers[ssrc] = nil }
 
-    private func isOpen(to asked: UInt8) -> Bool {
-        guard !rules.isListenOnly else { return false }
-        return talkers.count < talkersMaximum || talkers.values.contains { overrides(asked, $0) }
+    private func outlook(of asked: UInt8) -> FloorOutlook {
+        if rules.isListenOnly { return .listenOnly }
+        if talkers.count < talkersMaximum || talkers.values.contains(where: { overrides(asked, $0) }) { return .idle }
+        return rules.hasQueue ? .queueable : .unknown
     }
 
     private func overrides(_ asked: UInt8, _ talker: UInt8) -> Bool {

@@ -2,6 +2,7 @@
 import MonotonicTime
 import RelayProtocol
 import SFrame
+import Vocabulary
 
 /// The keys of the last epochs, the newest last. They are kept in memory only, while the channel is joined.
 ///

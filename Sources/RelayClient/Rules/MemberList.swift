@@ -1,5 +1,6 @@
 // The members on the channel, as the relay reports them. Pure.
 import RelayProtocol
+import Vocabulary
 
 /// The members besides this one, by their identifiers.
 struct MemberList {

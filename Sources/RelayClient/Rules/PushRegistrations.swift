@@ -1,6 +1,7 @@
 // Which tokens are registered, and which pushes were already delivered. Pure rules.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The client's side of pushes.
 public struct PushRegistrations: Sendable {

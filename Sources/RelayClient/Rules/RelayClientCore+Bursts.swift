@@ -2,6 +2,7 @@
 import MonotonicTime
 import RelayProtocol
 import SFrame
+import Vocabulary
 
 extension RelayClientCore {
     /// What came of a question about kept bursts.

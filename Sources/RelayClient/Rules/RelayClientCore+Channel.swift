@@ -35,7 +35,7 @@ extension RelayClientCore {
         case .floorRules(let rules):
             floor?.change(to: rules)
             // What was told before of the floor does not hold for either.
-            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0)) }
+            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0.normal, emergency: $0.emergency)) }
             return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + (outlook.map { [$0] } ?? [])
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .burstList(let list): return query(.listed(list), at: now)
@@ -65,7 +65,7 @@ extension RelayClientCore {
         change(&view)
         floor = view
         guard let after = view.outlook, after != before else { return [] }
-        return [.tell(.floorOutlook(after))]
+        return [.tell(.floorOutlook(after.normal, emergency: after.emergency))]
     }
 
     /// The channel's rules may be others now.

@@ -2,6 +2,7 @@
 import Cryptography
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// A client of a relay, without the transport.
 ///
@@ -313,7 +314,9 @@ public struct RelayClientCore {
         actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
         if offersSuccession { actions.append(.send(.successionOffer)) }
-        if let outlook = view.outlook { actions.append(.tell(.floorOutlook(outlook))) }
+        if let outlook = view.outlook {
+            actions.append(.tell(.floorOutlook(outlook.normal, emergency: outlook.emergency)))
+        }
         // What was said while the link was lost is not lost: a relay that gives the beginning of a burst gives that to everybody. Else a
         // burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false

@@ -1,5 +1,6 @@
 // The events and actions of a client's rules.
 import RelayProtocol
+import Vocabulary
 
 extension RelayClientCore {
     /// What may happen, datagrams aside.

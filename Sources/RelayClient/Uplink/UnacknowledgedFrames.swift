@@ -1,5 +1,6 @@
 // The sent frames of a burst that may not have arrived. Pure.
 import RelayProtocol
+import Vocabulary
 
 /// The frames of a burst that the relay has not acknowledged, in the order of sending. After the loss of a connection
 /// the next one begins with them.

@@ -1,6 +1,7 @@
 // One outgoing burst: the frames that it holds, and how long it waits. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 extension UplinkStateMachine {
     /// How far a burst is.

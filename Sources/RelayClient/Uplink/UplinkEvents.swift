@@ -1,6 +1,7 @@
 // The events and actions of the rules for outgoing bursts.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 extension UplinkStateMachine {
     /// What may happen.

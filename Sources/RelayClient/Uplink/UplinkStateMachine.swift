@@ -1,6 +1,7 @@
 // Outgoing bursts: requests the floor, holds frames until it is granted, and then sends them. Pure rules.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The bursts of this end, in the order begun; one at a time is on the floor.
 ///
@@ -127,7 +128,7 @@ public struct UplinkStateMachine: Sendable {
             strayFrames += 1
             return []
         }
-        guard !frame.payload.isEmpty, frame.payload.count <= OutgoingFrame.maximumPayloadBytes,
+        guard !frame.payload.isEmpty, frame.payload.count <= OutgoingFrame.payloadMax,
             frame.samples > 0, frame.samples <= Self.heldSamplesMaximum
         else {
             bursts[last].report.dropped += 1

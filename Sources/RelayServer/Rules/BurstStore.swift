@@ -1,6 +1,7 @@
 // The last encrypted bursts of a channel, for listeners that missed packets, join late, or request a burst again. Pure.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The packets of the last bursts of one channel, in the order of their sequence numbers.
 ///
@@ -277,7 +278,7 @@ extension BurstStore.Burst {
     /// the numbers.
     private func number(of sequence: UInt16) -> Int64 {
         let newest = packets.last?.number ?? 0
-        return newest + Int64(Int16(bitPattern: sequence &- UInt16(truncatingIfNeeded: newest)))
+        return newest + Int64(sequence.sequenceDistance(from: UInt16(truncatingIfNeeded: newest)))
     }
 
     /// Where the first packet with that sequence number, or one behind it, is.

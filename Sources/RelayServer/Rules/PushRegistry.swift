@@ -1,6 +1,7 @@
 // Maps push tokens to connections, and keeps pushes that cannot be delivered yet. Pure rules.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// The push tokens of a relay: live ones with their connections, and dead ones as far as they are remembered.
 ///

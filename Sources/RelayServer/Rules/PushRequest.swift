@@ -1,6 +1,7 @@
 // A push from outside, and the verdict of the relay's rules.
 import MonotonicTime
 import RelayProtocol
+import Vocabulary
 
 /// A push, checked as far as that needs no knowledge of tokens.
 public struct PushRequest: Sendable, Equatable {

@@ -1,6 +1,7 @@
 // The events, actions and milestones of the relay's rules.
 import Cryptography
 import RelayProtocol
+import Vocabulary
 
 /// One connection to a relay, in the order they came.
 public struct ConnectionID: Hashable, Comparable, Sendable, CustomStringConvertible {

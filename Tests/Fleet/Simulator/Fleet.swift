@@ -6,6 +6,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
 import RelayServer
+import Vocabulary
 
 @testable import Accessories
 @testable import Bridge
@@ -267,7 +268,7 @@ extension Device {
         guard machine.audioSession == .inactive else { return "\(name): the session is \(machine.audioSession)" }
         guard bridge.link.openBursts.isEmpty else { return "\(name): bursts without an end" }
         guard !bridge.machine.key.isHeld else { return "\(name): the key is held" }
-        guard bridge.link.core.floor?.outlook?.isOpen == true else { return "\(name): takes the floor for taken" }
+        guard bridge.link.core.floor?.outlook?.normal == .idle else { return "\(name): takes the floor for taken" }
         let everyone = Set(fleet.devices.map { MemberID($0.pin).description })
         guard bridge.link.members == everyone else { return "\(name): does not know who is on the channel" }
         guard process.pushes.isEmpty else { return "\(name): pushes without an end" }

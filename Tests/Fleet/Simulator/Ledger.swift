@@ -1,5 +1,6 @@
 // I5: which samples were recorded, and which of them each listener was given to play.
 import MonotonicTime
+import Vocabulary
 
 @testable import Audio
 
@@ -47,7 +48,7 @@ final class Ledger {
     }
 
     /// A packet goes to the speaker.
-    func heard(_ packet: ReceivedPacket) {
+    func heard(_ packet: ReceivedFrame) {
         guard let speech = Speech(packet.payload) else { return fail("something is heard that nobody said") }
         if Int(speech.device) == process.device.number, Int(speech.life) == process.life {
             return fail("hears itself")

@@ -2,6 +2,7 @@
 // of `DeviceAudioSession` do around them.
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 @testable import Audio
 
@@ -42,7 +43,7 @@ struct Speech: Hashable, Sendable {
 /// What a microphone tells its channel service.
 enum MicrophoneEvent {
     case began
-    case frame(EncodedFrame)
+    case frame(OutgoingFrame)
     case ended
     case failed(String)
 }
@@ -75,7 +76,7 @@ final class Microphone {
     /// What crosses from the capture thread to the loop.
     private enum Output {
         case began(UInt32)
-        case frame(EncodedFrame, Speech)
+        case frame(OutgoingFrame, Speech)
         case ended(UInt32)
         case failed(UInt32)
     }
@@ -88,7 +89,7 @@ final class Microphone {
 
     // MARK: What the channel service asks
 
-    func start(_ start: ChannelManagerStateMachine.CaptureStart) {
+    func start(_ start: CaptureStart) {
         abortPending = false
         numbers += 1
         current = numbers
@@ -182,10 +183,10 @@ final class Microphone {
         let speech = Speech(
             device: UInt8(process.device.number), life: UInt8(truncatingIfNeeded: process.life), burst: burst,
             position: UInt32(framed), count: UInt16(count))
-        let frame = EncodedFrame(
-            payload: speech.bytes, samplesPerFrame: Speech.frameSamples, position: UInt32(framed),
-            captureTime: (rules.firstSampleAt ?? world.now) + CaptureStateMachine.duration(framed), burst: burst,
-            isFirst: framed == 0, isLast: false)
+        let frame = OutgoingFrame(
+            payload: speech.bytes, samples: UInt32(Speech.frameSamples),
+            capturedAt: (rules.firstSampleAt ?? world.now) + CaptureStateMachine.duration(framed),
+            position: UInt32(framed), burst: burst, isFirst: framed == 0)
         framed += Int64(count)
         put(.frame(frame, speech))
     }
@@ -240,7 +241,7 @@ final class Microphone {
         }
     }
 
-    private func deliver(_ frame: EncodedFrame, _ speech: Speech) {
+    private func deliver(_ frame: OutgoingFrame, _ speech: Speech) {
         process.ledger.framed(speech)
         handler(.frame(frame))
     }

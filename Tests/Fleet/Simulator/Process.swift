@@ -1,6 +1,7 @@
 // One life of pttd on a device, from its start to its end or to the SIGKILL.
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 @testable import Bridge
 

@@ -2,6 +2,7 @@
 import MonotonicTime
 import PushToTalkCore
 import RelayClient
+import Vocabulary
 
 @testable import Accessories
 @testable import Audio
@@ -88,11 +89,8 @@ final class ProcessBridge {
         }
     }
 
-    private func captured(_ frame: EncodedFrame) {
-        link.send(
-            OutgoingFrame(
-                payload: frame.payload, samples: UInt32(clamping: frame.samplesPerFrame), capturedAt: frame.captureTime)
-        )
+    private func captured(_ frame: OutgoingFrame) {
+        link.send(frame)
     }
 
     private func handle(_ event: BridgeStateMachine.Event) {
@@ -142,7 +140,7 @@ final class ProcessBridge {
         case .floorGranted: channel.handle(.floorGranted)
         case .setExpectedLoss: break
         case .beginReception(let participant, let burst): channel.receive(.began(participant, burst))
-        case .play(let frame, let burst): play(frame, burst)
+        case .play(let frame, let burst): channel.receive(.packet(frame, burst))
         case .endReception(let burst): channel.receive(.ended(lastSequence: nil, burst))
         case .beginBurst(let priority): queue.insert(.burstBegun(link.beginBurst(priority: priority)), at: 0)
         case .endBurst: link.endBurst()
@@ -173,12 +171,6 @@ final class ProcessBridge {
         }
     }
 
-    private func play(_ frame: ReceivedFrame, _ burst: TalkBurst?) {
-        let packet = ReceivedPacket(
-            sequence: frame.sequence, timestamp: frame.timestamp, marker: frame.marker, payload: frame.payload,
-            receivedAt: frame.receivedAt, isRepaired: frame.isRepaired, isLate: frame.isLate)
-        channel.receive(.packet(packet, burst))
-    }
 }
 
 extension BridgeStateMachine.Event {

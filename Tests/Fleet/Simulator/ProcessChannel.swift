@@ -1,6 +1,7 @@
 // The channel manager of one pttd: the shipped rules, with what `ChannelService` and `DeviceAudioSession` do around them.
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 @testable import Audio
 @testable import ChannelService
@@ -24,7 +25,7 @@ final class ProcessChannel {
     private var order = CallbackOrder()
     /// Those who watch, in order.
     var observers: [(ChannelServiceEvent) -> Void] = []
-    var frameHandler: ((EncodedFrame) -> Void)?
+    var frameHandler: ((OutgoingFrame) -> Void)?
 
     init(process: Process) {
         self.process = process
@@ -144,7 +145,7 @@ final class ProcessChannel {
 
     // MARK: Listening
 
-    func receive(_ event: ListeningStateMachine.Event) {
+    func receive(_ event: ReceptionEvent) {
         guard process.isAlive else { return }
         if !event.isPacket { process.device.fleet.coverage.record("listening", state: listeningState, event: event) }
         listening.hearsWhileRecording = machine.channel?.transmissionMode == .fullDuplex
@@ -175,7 +176,7 @@ final class ProcessChannel {
         }
     }
 
-    private func play(_ packet: ReceivedPacket, _ voice: Int) {
+    private func play(_ packet: ReceivedFrame, _ voice: Int) {
         switch machine.audioSession {
         case .active, .activating: _ = speaker.play(packet, voice: voice)
         case .inactive, .deactivating: break

@@ -4,6 +4,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
 import RelayServer
+import Vocabulary
 
 @testable import Accessories
 @testable import Bridge

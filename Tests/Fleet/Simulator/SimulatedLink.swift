@@ -4,6 +4,7 @@ import MonotonicTime
 import PushToTalkCore
 import QUIC
 import RelayProtocol
+import Vocabulary
 
 @testable import Bridge
 @testable import RelayClient

@@ -1,6 +1,7 @@
 // The speaker of one pttd: how long what it gets takes to play, and when it has been heard. The jitter buffer is left out: it has no say
 // in who talks, and its own simulations.
 import MonotonicTime
+import Vocabulary
 
 @testable import Audio
 
@@ -34,7 +35,7 @@ final class Speaker {
         world.at(tonesUntil) { [self] in if process.isAlive { rested() } }
     }
 
-    func play(_ packet: ReceivedPacket, voice: Int) -> Bool {
+    func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
         guard !isBroken else {
             failed("the speaker is gone")
             return false

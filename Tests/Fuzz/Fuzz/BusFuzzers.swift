@@ -3,6 +3,7 @@ import CDBus
 import FoundationEssentials
 import MonotonicTime
 import PushToTalkCore
+import Vocabulary
 
 @testable import BlueZ
 @testable import Calls

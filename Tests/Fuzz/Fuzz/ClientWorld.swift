@@ -3,6 +3,7 @@ import Cryptography
 import MonotonicTime
 import RelayProtocol
 import SFrame
+import Vocabulary
 
 @testable import RelayClient
 

@@ -1,6 +1,7 @@
 // Control messages, how they are cut, and the streams and datagrams beside them.
 import Cryptography
 import RelayProtocol
+import Vocabulary
 
 @testable import RelayServer
 

@@ -4,6 +4,7 @@ import MonotonicTime
 import RelayProtocol
 import SFrame
 import TestSupport
+import Vocabulary
 
 @testable import RelayServer
 

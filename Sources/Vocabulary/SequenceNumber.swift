@@ -1,9 +1,16 @@
-// Wrapping sequence numbers: comparing them, and extending them to numbers that do not wrap.
+// Numbers of RTP that wrap: comparing them, and extending them to numbers that do not wrap.
 
 extension UInt16 {
     /// How far `self` is ahead of `other`, modulo 65536: -32768…32767 (RFC 1982).
     public func sequenceDistance(from other: UInt16) -> Int {
         Int(Int16(bitPattern: self &- other))
+    }
+}
+
+extension UInt32 {
+    /// How far `self` is ahead of `other` in samples, modulo 2³² (RFC 1982's comparison, for RTP time stamps).
+    public func timestampDistance(from other: UInt32) -> Int {
+        Int(Int32(bitPattern: self &- other))
     }
 }
 

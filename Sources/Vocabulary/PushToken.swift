@@ -5,7 +5,7 @@ public struct PushToken: Hashable, Sendable {
     /// How many bytes a token may have. Programs must not rely on a length.
     public static let byteCounts = 32...100
 
-    /// The bytes. They are secret: anyone who has them can wake this device.
+    /// The bytes: a secret of the program, its server and the relay. Anyone who has them can wake this device.
     public let bytes: [UInt8]
 
     /// The token of these bytes; nil when there are too few or too many.
@@ -15,8 +15,8 @@ public struct PushToken: Hashable, Sendable {
     }
 
     /// The token with these hexadecimal digits, as in the path of `/3/device/<token>`; nil when it is none.
-    public init?(hex: some StringProtocol) {
-        let digits = hex.utf8
+    public init?(hexadecimal: some StringProtocol) {
+        let digits = hexadecimal.utf8
         guard digits.count.isMultiple(of: 2), Self.byteCounts.contains(digits.count / 2) else { return nil }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(digits.count / 2)
@@ -42,7 +42,7 @@ public struct PushToken: Hashable, Sendable {
     private init(unchecked bytes: [UInt8]) { self.bytes = bytes }
 
     /// The bytes as lower-case hexadecimal digits.
-    public var hex: String {
+    public var hexadecimal: String {
         let digits = Array("0123456789abcdef")
         return bytes.reduce(into: "") { text, byte in
             text.append(digits[Int(byte >> 4)])
@@ -61,6 +61,6 @@ public struct PushToken: Hashable, Sendable {
 }
 
 extension PushToken: CustomStringConvertible {
-    /// The beginning of it and its length, for logs.
-    public var description: String { "\(hex.prefix(8))… (\(bytes.count) bytes)" }
+    /// The beginning, which is enough to tell tokens apart in a log.
+    public var description: String { "\(hexadecimal.prefix(8))…" }
 }
