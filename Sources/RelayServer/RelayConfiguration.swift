@@ -11,11 +11,6 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
     public var token: InvitationToken
     /// Who may talk at the same time, and with which precedence.
     public var rules: FloorRules
-    /// Whether a request for the floor waits while somebody talks, instead of being refused.
-    public var hasFloorQueue: Bool {
-        get { rules.hasQueue }
-        set { rules.hasQueue = newValue }
-    }
     /// Whether the media key is in the members' links only, so that the relay can neither give nor renew it.
     public var isEndToEnd: Bool
     /// What is kept of its bursts once they are over, for members who ask for it.
@@ -30,15 +25,8 @@ public struct RelayChannelConfiguration: Sendable, Hashable {
 
     /// A channel opened by `token`.
     public init(
-        id: ChannelID, name: DisplayName, token: InvitationToken, hasFloorQueue: Bool = false, isEndToEnd: Bool = false
-    ) {
-        self.init(
-            id: id, name: name, token: token, rules: FloorRules(hasQueue: hasFloorQueue), isEndToEnd: isEndToEnd)
-    }
-
-    /// A channel opened by `token`, with rules of its own.
-    public init(
-        id: ChannelID, name: DisplayName, token: InvitationToken, rules: FloorRules, isEndToEnd: Bool = false
+        id: ChannelID, name: DisplayName, token: InvitationToken, rules: FloorRules = FloorRules(),
+        isEndToEnd: Bool = false
     ) {
         self.isEndToEnd = isEndToEnd
         self.id = id

@@ -39,6 +39,16 @@ public struct RelayStatistics: Sendable, Equatable {
         public var refusedForLoad = 0
         /// Clients that had to prove their address by a Retry.
         public var retriesSent = 0
+
+        mutating func add(_ other: Self) {
+            packetsReceived += other.packetsReceived
+            malformedPackets += other.malformedPackets
+            strayPackets += other.strayPackets
+            accepted += other.accepted
+            handshakesFailed += other.handshakesFailed
+            refusedForLoad += other.refusedForLoad
+            retriesSent += other.retriesSent
+        }
     }
 
     /// One channel.
@@ -84,21 +94,17 @@ public struct RelayChannelCounters: Sendable, Equatable {
     public internal(set) var packetsHeard = 0
     /// Packets lost on the way to listeners, by their reports: before repair.
     public internal(set) var packetsLostDown = 0
-    private var denials = [Int](repeating: 0, count: FloorDenyCause.allCases.count)
-    private var revocations = [Int](repeating: 0, count: FloorRevokeCause.allCases.count)
+    private var denials: [FloorDenyCause: Int] = [:]
+    private var revocations: [FloorRevokeCause: Int] = [:]
 
     /// Nothing counted.
     public init() {}
 
     /// Requests refused for `cause`.
-    public func denied(_ cause: FloorDenyCause) -> Int {
-        FloorDenyCause.allCases.firstIndex(of: cause).map { denials[$0] } ?? 0
-    }
+    public func denied(_ cause: FloorDenyCause) -> Int { denials[cause] ?? 0 }
 
     /// Floors taken back for `cause`.
-    public func revoked(_ cause: FloorRevokeCause) -> Int {
-        FloorRevokeCause.allCases.firstIndex(of: cause).map { revocations[$0] } ?? 0
-    }
+    public func revoked(_ cause: FloorRevokeCause) -> Int { revocations[cause] ?? 0 }
 
     mutating func note(_ burst: RelayBurstSummary) {
         bursts += 1
@@ -111,26 +117,18 @@ public struct RelayChannelCounters: Sendable, Equatable {
         packetsLostDown += lost
     }
 
-    mutating func count(_ cause: FloorDenyCause) {
-        if let index = FloorDenyCause.allCases.firstIndex(of: cause) { denials[index] += 1 }
-    }
-
-    mutating func count(_ cause: FloorRevokeCause) {
-        if let index = FloorRevokeCause.allCases.firstIndex(of: cause) { revocations[index] += 1 }
-    }
+    mutating func count(_ cause: FloorDenyCause) { denials[cause, default: 0] += 1 }
+    mutating func count(_ cause: FloorRevokeCause) { revocations[cause, default: 0] += 1 }
 }
 
-extension RelayCore {
-    /// The statistics of the channels.
-    var channelStatistics: [RelayStatistics.Channel] {
-        channels.map { channel in
-            RelayStatistics.Channel(
-                name: channel.name, id: channel.configuration.id,
-                members: channel.everyone.compactMap { id in
-                    channel.members[id].map {
-                        .init(id: $0.id, name: $0.name, isTalking: channel.isSpeaking($0.ssrc), isSilent: $0.isSilent)
-                    }
-                }, waiting: channel.floor.waiting.count, counters: channel.counters)
-        }
+extension RelayStatistics.Channel {
+    /// A channel as it is now.
+    init(_ channel: RelayChannel) {
+        let talkers = channel.floor.talkers
+        self.init(
+            name: channel.name, id: channel.configuration.id,
+            members: channel.members.everyone.compactMap { channel.members[$0] }.map {
+                .init(id: $0.id, name: $0.name, isTalking: talkers.contains($0.ssrc), isSilent: $0.isSilent)
+            }, waiting: channel.floor.waiting.count, counters: channel.floor.counters)
     }
 }

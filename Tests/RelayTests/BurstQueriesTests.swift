@@ -5,6 +5,7 @@ import RelayProtocol
 import SFrame
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 

@@ -195,10 +195,11 @@ private struct FloorWorld {
             case .forward(_, let endsBurst):
                 model.forwarded(request, sequence)
                 if endsBurst { model.observe(machine.handle(.deadline, at: now)) }
-            case .noFloor where model.onFloor.keys.contains { $0.ssrc == request.ssrc }, .wrongKeyID where isOnFloor,
-                .duplicate where !isOnFloor, .afterRelease where !isOnFloor:
+            case .drop(.noFloor) where model.onFloor.keys.contains { $0.ssrc == request.ssrc },
+                .drop(.wrongKeyID) where isOnFloor, .drop(.duplicate) where !isOnFloor,
+                .drop(.afterRelease) where !isOnFloor:
                 Issue.record("\(decision) for \(request); seed \(seed)")
-            case .noFloor, .wrongKeyID, .duplicate, .afterRelease: break
+            case .drop: break
             }
         case .left(let ssrc):
             model.withdrew(ssrc)

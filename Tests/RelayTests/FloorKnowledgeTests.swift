@@ -72,7 +72,7 @@ import Testing
 
         mutating func ask(_ id: ConnectionID, priority: UInt8 = 0) {
             let number = (requests[id]?.number ?? 0) + 1
-            let epoch = core.channels[0].mediaKey.epoch
+            let epoch = core.channels[0].keys.present.epoch
             let keyID = UInt64(epoch) << 48 | id.number << 24 | UInt64(number)
             requests[id] = (number, keyID, requests[id]?.sequence ?? 0)
             handle(

@@ -18,7 +18,10 @@ import Testing
         channel.rules = rules
         core = RelayCore(channels: [channel], random: SeededGenerator(seed: 1))
         for id in ids.prefix(members) { join(id) }
-        for (id, priority) in zip(ids, priorities) { core.channels[0].members[id]?.priority = priority }
+        for (id, priority) in zip(ids, priorities) {
+            let readmitted = RelayMembership(priority: priority)
+            _ = core.handle(.readmit(welcomes[id]!.memberID, to: channel.id, as: readmitted), at: now)
+        }
     }
 
     private mutating func join(_ id: ConnectionID) {
@@ -167,7 +170,7 @@ import Testing
         }
         let left = core.handle(.disconnected(ids[1]), at: now)
         #expect(sent(left, to: 0).first == .floorIdle(.init(ssrc: welcomes[ids[1]]!.ssrc, lastSequence: 19)))
-        #expect(core.channels[0].floorsTaken.count == 3)
+        #expect(core.channels[0].floor.taken(by: core.channels[0].members).count == 3)
     }
 
     @Test mutating func `who sends without the floor is told so now and then, but not for the tail of its burst`() {

@@ -68,7 +68,7 @@ private typealias Machine = FloorControlStateMachine
         let late = machine.handle(.deadline, at: now + .milliseconds(500))
         #expect(ended(late) == [.revoked(.preempted)])
         #expect(granted(late) == [higher])
-        #expect(media(lower, 3) == .noFloor)
+        #expect(media(lower, 3) == .drop(.noFloor))
     }
 
     @Test mutating func `who answers a revocation at once hands the floor over at once`() {
@@ -158,7 +158,7 @@ private typealias Machine = FloorControlStateMachine
             for member in 0..<4 {
                 #expect(media(request(member), 7) == .forward(isFirst: true, endsBurst: false))
             }
-            #expect(media(request(4), 7) == .noFloor)
+            #expect(media(request(4), 7) == .drop(.noFloor))
             let actions = release(request(2), last: 7)
             #expect(ended(actions) == [.released])
             #expect(granted(actions) == (hasQueue ? [request(4)] : []))

@@ -296,7 +296,7 @@ import Testing
             #expect(RepairStream.burstByteCount(packets: burst.packets, isWhole: true) == count)
             #expect(try test.fetch(burst.name).get().packets.count == 50)
             request = BurstRequestID(rawValue: test.lastRequest)
-            let told = test.core.burstNotTaken(request, bytes: count, by: test.bob)
+            let told = test.core.burstNotTaken(request, bytes: count, by: test.bob, at: test.now)
             guard case .send(.burstRefused(let refused), to: [test.bob])? = told.first else {
                 return #expect(Bool(false), "\(told)")
             }

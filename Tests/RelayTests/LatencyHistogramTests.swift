@@ -14,14 +14,4 @@ import Testing
         #expect(histogram.total == 7)
         #expect(histogram.sum == 9_201_051_000)
     }
-
-    @Test func `a share's bound is the end of its class, and is not known beyond the last`() {
-        var histogram = LatencyHistogram()
-        #expect(histogram.bound(ofShare: 0.5) == nil)
-        for _ in 0..<99 { histogram.count(.microseconds(40)) }
-        histogram.count(.seconds(1))
-        #expect(histogram.bound(ofShare: 0.5) == 50)
-        #expect(histogram.bound(ofShare: 0.99) == 50)
-        #expect(histogram.bound(ofShare: 1) == nil)
-    }
 }

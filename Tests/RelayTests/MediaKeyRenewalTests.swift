@@ -52,7 +52,7 @@ import Testing
         _ id: ConnectionID, epoch: UInt16? = nil, mayQueue: Bool = false
     ) -> (actions: [RelayCore.Action], keyID: UInt64) {
         requests += 1
-        let keyID = key(epoch ?? (channel.isEndToEnd ? 0 : core.channels[0].mediaKey.epoch), requests)
+        let keyID = key(epoch ?? (channel.isEndToEnd ? 0 : core.channels[0].keys.present.epoch), requests)
         let request = ClientMessage.FloorRequest(
             requestID: FloorRequestID(rawValue: requests), keyID: keyID, mayQueue: mayQueue)
         return (core.handle(.message(id, .floorRequest(request)), at: now), keyID)
@@ -124,7 +124,7 @@ import Testing
             test.release(test.alice)
         }
         #expect(granted == test.core.limits.burstsPerEarlierMediaKey)
-        #expect(test.core.channels[0].mediaKey.epoch == epoch &+ 1)
+        #expect(test.core.channels[0].keys.present.epoch == epoch &+ 1)
         #expect(RelayLimits().burstsPerEarlierMediaKey + FloorQueue.lengthMaximum + 4 < 65_536)
     }
 
@@ -198,12 +198,12 @@ import Testing
     @Test mutating func `a member that comes back in the middle of such a burst can open the rest of it`() throws {
         for id in [alice, bob, carol] { join(id) }
         let burst = ask(alice)
-        let before = core.channels[0].mediaKey
+        let before = core.channels[0].keys.present
         _ = say(alice, burst.keyID, 0)
         _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now)
         now = now + .seconds(3)
         _ = say(alice, burst.keyID, 1)
-        let present = core.channels[0].mediaKey
+        let present = core.channels[0].keys.present
         let bobAgain = ConnectionID(number: 20)
         let told = join(bobAgain, 2)
         #expect(welcomes[bobAgain]?.mediaKey == present)
@@ -214,13 +214,13 @@ import Testing
         // Twice renewed, it is still the key of the burst.
         _ = core.handle(.renewMediaKey(channel.id), at: now)
         let again = join(ConnectionID(number: 21), 2)
-        #expect(keys(again, to: ConnectionID(number: 21)) == [before, core.channels[0].mediaKey])
+        #expect(keys(again, to: ConnectionID(number: 21)) == [before, core.channels[0].keys.present])
         #expect(core.channels[0].keys.earlierCount == 2)
         // Over, nobody is told of it any more, and it is forgotten.
         release(alice, last: 1)
         now = now + .seconds(30)
         _ = ask(alice)
-        _ = say(alice, key(core.channels[0].mediaKey.epoch, requests), 2)
+        _ = say(alice, key(core.channels[0].keys.present.epoch, requests), 2)
         #expect(keys(join(ConnectionID(number: 22), 2), to: ConnectionID(number: 22)).isEmpty)
         release(alice, last: 2)
         #expect(core.channels[0].keys.earlierCount == 0)
@@ -230,10 +230,10 @@ import Testing
         var test = Self(isEndToEnd: false, members: [1, 2, 3, 4])
         for id in [test.alice, test.bob] { test.join(id) }
         let burst = test.ask(test.alice)
-        let before = test.core.channels[0].mediaKey
+        let before = test.core.channels[0].keys.present
         _ = test.say(test.alice, burst.keyID, 0)
         _ = test.core.handle(.revoke(.numbered(3), from: test.channel.id), at: test.now)
-        let present = test.core.channels[0].mediaKey
+        let present = test.core.channels[0].keys.present
         let away = ConnectionID(number: 10)
         #expect(test.keys(test.join(away, 4), to: away) == [before, present])
         let new = ConnectionID(number: 11)

@@ -224,7 +224,7 @@ import Testing
         let other = RelayChannelConfiguration(id: ChannelID(), name: DisplayName("Other")!, token: InvitationToken())
         let first = core.serve(other)
         let second = core.serve(other)
-        #expect(first && second && core.channelCount == 2)
+        #expect(first && second && core.channels.count == 2)
         join(alice, 1)
         var changed = channel
         changed.isEndToEnd = true

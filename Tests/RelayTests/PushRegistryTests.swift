@@ -36,7 +36,7 @@ import Vocabulary
     @discardableResult
     private mutating func register(
         _ number: Int, by member: MemberID? = nil, on connection: ConnectionID? = nil, topic: PushTopic? = nil
-    ) -> [PushRegistry.Action] {
+    ) -> [RelayCore.Action] {
         registry.register(
             .init(token: token(number), topic: topic ?? self.topic), by: member ?? alice, on: connection ?? one,
             at: now)
@@ -44,7 +44,7 @@ import Vocabulary
 
     private mutating func push(
         _ number: Int, lifetime: Duration = .zero, topic: PushTopic? = nil, payload: String = "{}"
-    ) -> (PushVerdict, [PushRegistry.Action]) {
+    ) -> (PushVerdict, [RelayCore.Action]) {
         pushNumber += 1
         let request = PushRequest(
             token: token(number), topic: topic ?? self.topic, payload: Array(payload.utf8), priority: 10,
@@ -52,15 +52,15 @@ import Vocabulary
         return registry.push(request, id: PushID(rawValue: pushNumber), at: now)
     }
 
-    private func sent(_ actions: [PushRegistry.Action], to id: ConnectionID) -> [ServerMessage] {
-        actions.compactMap { if case .send(let message, id) = $0 { message } else { nil } }
+    private func sent(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage] {
+        actions.compactMap { if case .send(let message, [id]) = $0 { message } else { nil } }
     }
 
-    private func pushes(_ actions: [PushRegistry.Action], to id: ConnectionID) -> [ServerMessage.Push] {
+    private func pushes(_ actions: [RelayCore.Action], to id: ConnectionID) -> [ServerMessage.Push] {
         sent(actions, to: id).compactMap { if case .push(let push) = $0 { push } else { nil } }
     }
 
-    private func refusal(_ actions: [PushRegistry.Action]) -> PushRefusal? {
+    private func refusal(_ actions: [RelayCore.Action]) -> PushRefusal? {
         for case .send(.pushRefused(let refused), _) in actions { return refused.cause }
         return nil
     }
@@ -266,7 +266,7 @@ import Vocabulary
         var owner: [PushToken: MemberID] = [:]
         for _ in 0..<30_000 {
             now = now + .milliseconds(Int.random(in: 0...400, using: &random))
-            var actions: [PushRegistry.Action] = []
+            var actions: [RelayCore.Action] = []
             let number = Int.random(in: 0..<40, using: &random)
             switch Int.random(in: 0..<10, using: &random) {
             case 0:
@@ -301,7 +301,9 @@ import Vocabulary
                 #expect(out == (verdict == .accepted(.sent) ? 1 : 0))
             }
             for case .note(.pushTokenDead(_, let dead)) in actions { owner[dead] = nil }
-            for case .send(.push(let push), let connection) in actions {
+            for case .send(.push(let push), let recipients) in actions {
+                let connection = recipients[0]
+                #expect(recipients.count == 1)
                 let member = connections.first { $0.id == connection }.map { members[$0.member] }
                 #expect(member == owner[push.token], "a push goes to the token's member")
                 owed.append((connection, push.id))

@@ -380,7 +380,7 @@ import Testing
 
     @Test mutating func `64 wait for the floor, and the next one is told that too many do`() {
         let queued = RelayChannelConfiguration(
-            id: channel.id, name: channel.name, token: channel.token, hasFloorQueue: true)
+            id: channel.id, name: channel.name, token: channel.token, rules: FloorRules(hasQueue: true))
         core = RelayCore(channels: [queued], random: SeededGenerator(seed: 1))
         // The first one talks, 64 wait.
         for number in 1...66 {

@@ -41,7 +41,7 @@ import Testing
     }
 
     private func forwarded(_ actions: [RelayCore.Action]) -> [[UInt8]] {
-        actions.compactMap { if case .forward(let packet, channel: 0, except: alice) = $0 { packet } else { nil } }
+        actions.compactMap { if case .forward(let packet, channel: 0, except: alice, _) = $0 { packet } else { nil } }
     }
 
     private mutating func ask(_ ranges: [SequenceRange], id: UInt32? = nil) -> [RelayCore.Action] {

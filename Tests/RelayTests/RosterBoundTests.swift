@@ -136,7 +136,7 @@ import Testing
         // Late, but in the end everybody knows everybody.
         crowd.pass(.seconds(10))
         let sources = Dictionary(
-            uniqueKeysWithValues: crowd.core.channels[0].members.values.map { ($0.id, $0.ssrc) })
+            uniqueKeysWithValues: crowd.core.channels[0].members.all.map { ($0.id, $0.ssrc) })
         #expect(crowd.heard == sources.filter { $0.key != .numbered(0) })
         #expect(crowd.core.nextDeadline == nil, "nothing waits any more")
     }

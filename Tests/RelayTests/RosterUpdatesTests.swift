@@ -209,7 +209,7 @@ import Testing
         #expect(crowd.core.nextDeadline != nil, "the last ones are not told of yet")
         let talker = MemberID.numbered(59)
         let connection = try #require(crowd.known[talker]?.connection)
-        let epoch = crowd.core.channels[0].mediaKey.epoch
+        let epoch = crowd.core.channels[0].keys.present.epoch
         let request = ClientMessage.FloorRequest(
             requestID: FloorRequestID(rawValue: 1), keyID: UInt64(epoch) << 48 | 1)
         crowd.take(crowd.core.handle(.message(connection, .floorRequest(request)), at: crowd.now))

@@ -248,7 +248,7 @@ final class SimulatedWorld {
                 if sealers[id] == nil { sealers[id] = try! DownlinkSealer(key: key) }
                 listeners.append(id)
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
-            case .forward(let packet, _, let talker): forward(packet, except: talker)
+            case .forward(let packet, _, let talker, _): forward(packet, except: talker)
             case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): sendAnswer(bytes, to: id)
             case .enrol: break  // Its roster is open.
             case .note(.burstEnded(_, let burst)): noteEnd(of: burst)

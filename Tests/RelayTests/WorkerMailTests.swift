@@ -16,12 +16,14 @@ import Testing
     private var orders: (control: [RelayWorkerOrder], datagrams: [RelayWorkerOrder]) {
         (
             [
-                .send([1], to: [id]), .sendSeries(MessageSeries(), to: [.init(id)]), .close(id, .revoked, "removed"),
-                .startMedia(id, channel: 0, key: DownlinkKey()), .stopMedia(id, channel: 0),
+                .action(.send(.memberLeft(.numbered(1)), to: [id])),
+                .action(.sendSeries(MessageSeries(), to: [.init(id)])), .action(.close(id, .revoked, "removed")),
+                .action(.startMedia(id, channel: 0, key: DownlinkKey(), ssrc: SSRC(rawValue: 1))),
+                .action(.stopMedia(id, channel: 0)), .returnCredit(id, bytes: 1),
             ],
             [
-                .forward([1], channel: 0, except: id, arrived: .zero), .answerRepair(id, [1]),
-                .answerBurst(id, BurstRequestID(rawValue: 1), [1]), .count,
+                .action(.forward([1], channel: 0, except: id, arrived: .zero)), .action(.answerRepair(id, [1])),
+                .action(.answerBurst(id, BurstRequestID(rawValue: 1), [1])), .count,
             ]
         )
     }
@@ -63,7 +65,11 @@ import Testing
         let isOpen = loop.runAndWait {
             (try? mail.open(on: loop) { order in
                 arrived.withLock { arrived in
-                    if case .forward = order { arrived.packets += 1 } else { arrived.control.append("\(order)") }
+                    if case .action(.forward) = order {
+                        arrived.packets += 1
+                    } else {
+                        arrived.control.append("\(order)")
+                    }
                 }
             }) != nil
         }

@@ -32,22 +32,9 @@ extension FloorControlStateMachine {
         /// The SFrame key id under which the burst will be sealed.
         public var keyID: UInt64
         /// How much it matters, by the relay's word: 0 to 254, or `FloorRules.emergency`.
-        public var priority: UInt8
+        public var priority: UInt8 = 0
         /// Whether it may wait until the floor is free, where there is a queue.
-        public var mayQueue: Bool
-
-        /// A request of `member`, whose source is `ssrc`.
-        public init(
-            ssrc: SSRC, member: MemberID, requestID: FloorRequestID, keyID: UInt64, priority: UInt8 = 0,
-            mayQueue: Bool = false
-        ) {
-            self.ssrc = ssrc
-            self.member = member
-            self.requestID = requestID
-            self.keyID = keyID
-            self.priority = priority
-            self.mayQueue = mayQueue
-        }
+        public var mayQueue = false
 
         /// Whether it comes before everything else.
         public var isEmergency: Bool { priority == FloorRules.emergency }
@@ -146,13 +133,7 @@ extension FloorControlStateMachine {
     public enum MediaDecision: Sendable, Equatable {
         /// Pass it on. `isFirst`: the burst's first. `endsBurst`: deliver `.deadline` afterwards.
         case forward(isFirst: Bool, endsBurst: Bool)
-        /// The sender does not hold the floor.
-        case noFloor
-        /// Sealed under a key id that is not bound to the floor.
-        case wrongKeyID
-        /// Seen before, or too old to tell.
-        case duplicate
-        /// After the last sequence that the release named.
-        case afterRelease
+        /// Drop it: without the floor, under another key id, a duplicate, or after the release.
+        case drop(MediaDrop)
     }
 }

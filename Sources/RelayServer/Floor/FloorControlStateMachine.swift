@@ -1,4 +1,4 @@
-// Who may talk on one channel: the floor after 3GPP TS 24.380. Pure rules; messages are made by `RelayCore`.
+// Who may talk on one channel: the floor after 3GPP TS 24.380. Pure rules; messages are made by `ChannelFloor`.
 import MonotonicTime
 import RelayProtocol
 
@@ -6,7 +6,7 @@ import RelayProtocol
 ///
 /// The states and timers are those of the floor control server of 3GPP TS 24.380, clauses 6.3.4 and 6.3.5; docs/floor-control.md has
 /// the table. A participant is named by the SSRC the relay gave it. Invariant I4: at most `rules.talkersMaximum` bursts are on the
-/// floor; `RelayCore` checks it a second time from the outside. Whoever waits does so for a floor that is full, or for the end of
+/// floor; `ChannelFloor` checks it a second time from the outside. Whoever waits does so for a floor that is full, or for the end of
 /// its own burst before.
 public struct FloorControlStateMachine: Sendable {
     /// A deadline that is handled this much too late shows that the relay itself stalled: it was stopped, or got no
@@ -52,14 +52,7 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` while idle. Those who wait do so without a limit of their own.
-    public var nextDeadline: Instant? {
-        var next: Instant?
-        for talker in talkers {
-            let due = talker.deadline(timers)
-            next = next.map { min($0, due) } ?? due
-        }
-        return next
-    }
+    public var nextDeadline: Instant? { talkers.lazy.map { $0.deadline(timers) }.min() }
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -90,7 +83,7 @@ public struct FloorControlStateMachine: Sendable {
     ) -> MediaDecision {
         guard let index = talkers.firstIndex(where: { $0.request.ssrc == ssrc }) else {
             return seededFault("media-without-the-floor-are-handed-on")
-                ? .forward(isFirst: false, endsBurst: false) : .noFloor
+                ? .forward(isFirst: false, endsBurst: false) : .drop(.noFloor)
         }
         return talkers[index].media(keyID: keyID, sequence: sequence, marker: marker, timers, at: now)
     }
@@ -246,8 +239,7 @@ public struct FloorControlStateMachine: Sendable {
     /// Takes a burst off the floor; `advance` must follow.
     private mutating func end(_ index: Int, _ reason: EndReason) -> Action {
         let talker = talkers.remove(at: index)
-        return .idle(
-            ssrc: talker.request.ssrc, lastSequence: talker.sequences.highest, talker.summary(reason))
+        return .idle(ssrc: talker.request.ssrc, lastSequence: talker.sequences.highest, talker.summary(reason))
     }
 
     private mutating func left(_ ssrc: SSRC, at now: Instant) -> [Action] {

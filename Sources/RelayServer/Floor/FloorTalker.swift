@@ -99,10 +99,10 @@ extension FloorControlStateMachine {
         mutating func media(
             keyID: UInt64, sequence: UInt16, marker: Bool, _ timers: Timers, at now: Instant
         ) -> MediaDecision {
-            guard request.keyID == keyID else { return .wrongKeyID }
-            if let last = ending?.lastSequence, SequenceRecord.isAfter(sequence, last) { return .afterRelease }
+            guard request.keyID == keyID else { return .drop(.wrongKeyID) }
+            if let last = ending?.lastSequence, SequenceRecord.isAfter(sequence, last) { return .drop(.afterRelease) }
             guard sequences.insert(sequence) == .new || seededFault("the-relay-hands-on-duplicates") else {
-                return .duplicate
+                return .drop(.duplicate)
             }
             if marker { firstSequence = sequence }
             let isFirst = firstMediaAt == nil

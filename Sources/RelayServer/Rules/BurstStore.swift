@@ -86,17 +86,19 @@ public struct BurstStore: Sendable {
     /// Nothing is kept yet.
     public init(limits: Limits = Limits()) { self.limits = limits }
 
+    /// Keeps what a channel of that configuration has to. Each of those who may talk at once has as many bursts.
+    mutating func adopt(_ configuration: RelayChannelConfiguration, _ limits: RelayLimits) {
+        self.limits = limits.burstStore
+        self.limits.bursts *= configuration.rules.talkersMaximum
+        self.limits.retention = configuration.retention
+    }
+
     /// What is kept: those that are over first.
     public var bursts: [Burst] { past + current }
 
     /// When `expire` has something to do. `nil` while nothing is kept.
     public var nextDeadline: Instant? {
-        var next = pastDeadline
-        for burst in current {
-            let due = burst.newestAt + limits.age
-            if due < next ?? Instant(nanoseconds: .max) { next = due }
-        }
-        return next
+        earlier(pastDeadline, current.lazy.map(\.newestAt).min().map { $0 + limits.age })
     }
 
     /// Other bursts are to be kept once they are over, or for another time.
@@ -153,16 +155,7 @@ public struct BurstStore: Sendable {
     /// The packets of a burst within `ranges` that are kept, oldest first, each once: as many of them as `byteLimit` allows.
     public func packets(ssrc: SSRC, keyID: UInt64, ranges: [SequenceRange], byteLimit: Int) -> [[UInt8]] {
         guard let burst = find(BurstName(ssrc: ssrc, keyID: keyID)) else { return [] }
-        var found: [[UInt8]] = []
-        var room = byteLimit
-        for place in burst.places(of: ranges) {
-            for packet in burst.packets[place] {
-                guard packet.bytes.count <= room else { return found }
-                room -= packet.bytes.count
-                found.append(packet.bytes)
-            }
-        }
-        return found
+        return burst.packets(at: burst.places(of: ranges).joined(), byteLimit: byteLimit)
     }
 
     /// Whether that packet of a burst is kept.
@@ -178,15 +171,9 @@ public struct BurstStore: Sendable {
         of name: BurstName, from first: UInt16?, byteLimit: Int, countLimit: Int
     ) -> (packets: [[UInt8]], isWhole: Bool)? {
         guard let burst = find(name) else { return nil }
-        var place = first.map(burst.place(from:)) ?? burst.first
-        var found: [[UInt8]] = []
-        var room = byteLimit
-        while place < burst.packets.count, found.count < countLimit, burst.packets[place].bytes.count <= room {
-            room -= burst.packets[place].bytes.count
-            found.append(burst.packets[place].bytes)
-            place += 1
-        }
-        return (found, place == burst.packets.count)
+        let rest = (first.map(burst.place(from:)) ?? burst.first)..<burst.packets.count
+        let found = burst.packets(at: rest.prefix(countLimit), byteLimit: byteLimit)
+        return (found, found.count == rest.count)
     }
 
     /// The bursts that may be requested, bursts in progress before ended ones, the newest first.
@@ -219,8 +206,18 @@ public struct BurstStore: Sendable {
     /// When the oldest of those that are over ended.
     var oldestEnd: Instant? { past.first?.endedAt }
 
+    /// Drops the burst that ended first. If all are in progress, it drops a part of the beginning of the largest one.
+    mutating func makeRoom() {
+        guard !dropOldestPast() else { return }
+        var dropped = 0
+        while dropped < Self.packetsDroppedAtOnce, dropOldest() { dropped += 1 }
+    }
+
+    /// So many packets are dropped for one walk over the channels.
+    private static let packetsDroppedAtOnce = 64
+
     /// Forgets the oldest of those that are over; false: there is none.
-    mutating func dropOldestPast() -> Bool {
+    private mutating func dropOldestPast() -> Bool {
         guard !past.isEmpty else { return false }
         forget(past.removeFirst())
         settlePast()
@@ -228,13 +225,10 @@ public struct BurstStore: Sendable {
     }
 
     /// Drops the oldest packet of the bursts in progress; false: there is none.
-    mutating func dropOldest() -> Bool {
-        var oldest: (index: Int, at: Instant)?
-        for (index, burst) in current.enumerated() where burst.packetCount > 0 {
-            let at = burst.packets[burst.first].receivedAt
-            if at < oldest?.at ?? Instant(nanoseconds: .max) { oldest = (index, at) }
-        }
-        guard let index = oldest?.index else { return false }
+    private mutating func dropOldest() -> Bool {
+        func began(_ index: Int) -> Instant { current[index].packets[current[index].first].receivedAt }
+        let kept = current.indices.filter { current[$0].packetCount > 0 }
+        guard let index = kept.min(by: { began($0) < began($1) }) else { return false }
         let first = current[index].first
         let cost = current[index].packets[first].cost
         packetCount -= 1
@@ -291,6 +285,18 @@ extension BurstStore.Burst {
             if packets[middle].number < number { low = middle + 1 } else { high = middle }
         }
         return low
+    }
+
+    /// The packets at those places, as many as `byteLimit` allows.
+    func packets(at places: some Sequence<Int>, byteLimit: Int) -> [[UInt8]] {
+        var found: [[UInt8]] = []
+        var room = byteLimit
+        for place in places {
+            room -= packets[place].bytes.count
+            guard room >= 0 else { break }
+            found.append(packets[place].bytes)
+        }
+        return found
     }
 
     /// Where the packets within `ranges` are: in order, and none twice.

@@ -24,21 +24,33 @@ struct ChannelMediaKeys: Sendable {
     /// The key in force.
     private(set) var present: MediaKey
     /// Bursts that were granted under it.
-    private(set) var bursts = 0
+    private var bursts = 0
     /// Those before it that may still be in use, the oldest first; the last one is that before `present`.
     private var earlier: [Earlier] = []
 
-    init(_ key: MediaKey) { present = key }
+    /// Whether the members have a key of their own, so that these are not used.
+    var isEndToEnd: Bool
+
+    init(_ key: MediaKey, isEndToEnd: Bool) {
+        present = key
+        self.isEndToEnd = isEndToEnd
+    }
+
+    /// The key to give to members; nil: they have their own.
+    var offered: MediaKey? { isEndToEnd ? nil : present }
+
+    /// Whether as many bursts were granted under the key in force as may be.
+    func areUsedUp(_ limits: RelayLimits) -> Bool { !isEndToEnd && bursts >= limits.burstsPerMediaKey }
 
     /// How many earlier keys are remembered.
     var earlierCount: Int { earlier.count }
 
-    /// Whether a burst may begin under a key of `epoch`: the current one or, for a moment, the previous one. At most
-    /// `maximum` bursts may use a key.
-    func allows(_ epoch: UInt16, maximum: Int, at now: Instant) -> Bool {
+    /// Whether a burst may begin under a key of `epoch`: the current one or, for a moment, the previous one.
+    func allows(_ epoch: UInt16, _ limits: RelayLimits, at now: Instant) -> Bool {
+        if isEndToEnd { return epoch == InvitationLink.mediaKeyEpoch }
         if epoch == present.epoch { return true }
         guard let last = earlier.last, last.key.epoch == epoch else { return false }
-        return now < last.grantedUntil && last.bursts < maximum
+        return now < last.grantedUntil && last.bursts < limits.burstsPerEarlierMediaKey
     }
 
     /// A burst was granted under a key of `epoch`.
@@ -72,8 +84,10 @@ struct ChannelMediaKeys: Sendable {
         earlier.removeAll { !inUse.contains($0.key.epoch) && $0.grantedUntil <= now }
     }
 
-    /// Of the keys before the present one, those of `epochs` that `member` could have when they were in force; the oldest first.
-    func earlierKeys(of epochs: Set<UInt16>, for member: MemberID) -> [MediaKey] {
-        earlier.filter { epochs.contains($0.key.epoch) && $0.wasThere(member) }.map(\.key)
+    /// The keys of `epochs` before the current one that `member` could have when they were in force, the oldest first, and the current
+    /// one behind them, because the member's own bursts use it. Without earlier ones there are none.
+    func earlierKeys(of epochs: Set<UInt16>, for member: MemberID) -> MessageSeries {
+        let former = earlier.filter { !isEndToEnd && epochs.contains($0.key.epoch) && $0.wasThere(member) }.map(\.key)
+        return MessageSeries((former.isEmpty ? [] : former + [present]).map { ServerMessage.mediaKey($0).framed() })
     }
 }

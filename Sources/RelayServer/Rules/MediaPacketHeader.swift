@@ -13,22 +13,18 @@ public struct MediaPacketHeader: Sendable, Hashable {
     /// The SFrame key id.
     public var keyID: UInt64
 
+    /// The burst that it belongs to.
+    var burst: BurstName { BurstName(ssrc: ssrc, keyID: keyID) }
+
     /// The least bytes of a packet: RTP header, SFrame header, one byte of Opus and the tag.
     public static let packetBytesMinimum = RTPHeader.byteCount + 1 + 1 + 16
+}
 
-    /// Those fields.
-    public init(ssrc: SSRC, sequence: UInt16, marker: Bool, keyID: UInt64) {
-        self.ssrc = ssrc
-        self.sequence = sequence
-        self.marker = marker
-        self.keyID = keyID
-    }
-
+extension MediaPacketHeader {
     /// Reads them from a packet; `nil` when it is not RTP with an SFrame payload as the protocol has them.
     public init?(parsing packet: UnsafeRawBufferPointer) {
         guard packet.count >= Self.packetBytesMinimum, let rtp = try? RTPHeader(parsing: packet),
-            let frame = try? SFrameHeader(
-                parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...])),
+            let frame = try? SFrameHeader(parsing: UnsafeRawBufferPointer(rebasing: packet[RTPHeader.byteCount...])),
             // Whatever its header says of its own length, a byte of Opus and the tag have room behind it.
             packet.count > RTPHeader.byteCount + frame.byteCount + SFrameCipherSuite.aes128GCMSHA256.tagByteCount
         else { return nil }

@@ -9,15 +9,7 @@ import Vocabulary
 /// another one. A push goes to the token's connection at once. The newest push of each token with a lifetime is also
 /// kept until its receipt arrives or its lifetime ends, and is sent again when the token is registered again. There are
 /// no deadlines: expired entries are found when they are read.
-public struct PushRegistry: Sendable {
-    /// What is to be done.
-    public enum Action: Sendable, Equatable {
-        /// Send a control message.
-        case send(ServerMessage, to: ConnectionID)
-        /// Tell the log.
-        case note(RelayMilestone)
-    }
-
+struct PushRegistry: Sendable {
     private struct Kept: Sendable {
         let push: ServerMessage.Push
         let expiresAt: Instant
@@ -33,6 +25,7 @@ public struct PushRegistry: Sendable {
     }
 
     private let limits: RelayLimits
+    private let acceptsTokens: Bool
     /// Until when clients of the time before the start may not have come back yet.
     private let settledAt: Instant
     private var entries: [PushToken: Entry] = [:]
@@ -45,28 +38,31 @@ public struct PushRegistry: Sendable {
     private var deadInOrder: [PushToken] = []
     private var keptCount = 0
 
-    /// A registry without tokens, of a relay that started at `start`.
-    public init(limits: RelayLimits, startedAt start: Instant) {
+    /// A registry without tokens, of a relay that started at `start`. `acceptsTokens`: whether pushes can come at all.
+    init(limits: RelayLimits, acceptsTokens: Bool = true, startedAt start: Instant) {
         self.limits = limits
+        self.acceptsTokens = acceptsTokens
         settledAt = start + limits.pushGraceTime
     }
 
     /// The number of live tokens.
-    public var tokenCount: Int { entries.count }
+    var tokenCount: Int { entries.count }
 
     /// The number of pushes kept for later.
-    public var keptPushCount: Int { keptCount }
+    var keptPushCount: Int { keptCount }
 
     // MARK: Clients
 
     /// `member` wants the pushes for a token on `connection`.
-    public mutating func register(
+    mutating func register(
         _ registration: ClientMessage.PushRegister, by member: MemberID, on connection: ConnectionID, at now: Instant
-    ) -> [Action] {
+    ) -> [RelayAction] {
         let token = registration.token
-        var actions: [Action] = []
+        var actions: [RelayAction] = []
         let refusal: (PushRefusal, String)? =
-            if registration.topic.application == nil {
+            if !acceptsTokens {
+                (.noEndpoint, "the relay has no endpoint for pushes")
+            } else if registration.topic.application == nil {
                 (.malformed, "the topic does not end in \(PushTopic.suffix)")
             } else if dead[token] != nil {
                 (.dead, "the token was unregistered")
@@ -77,7 +73,7 @@ public struct PushRegistry: Sendable {
             }
         if let (cause, phrase) = refusal {
             return actions + [
-                .send(.pushRefused(.init(token: token, cause: cause, phrase: phrase)), to: connection),
+                .send(.pushRefused(.init(token: token, cause: cause, phrase: phrase)), to: [connection]),
                 .note(.pushTokenRefused(member: member, token, cause)),
             ]
         }
@@ -91,27 +87,27 @@ public struct PushRegistry: Sendable {
         entry.connection = connection
         entries[token] = entry
         actions += [
-            .send(.pushRegistered(token), to: connection),
+            .send(.pushRegistered(token), to: [connection]),
             .note(.pushTokenRegistered(member: member, token, registration.topic)),
         ]
         return actions + deliverKept(token, to: connection, at: now)
     }
 
     /// `member` declares a token dead.
-    public mutating func unregister(_ token: PushToken, by member: MemberID, at now: Instant) -> [Action] {
+    mutating func unregister(_ token: PushToken, by member: MemberID, at now: Instant) -> [RelayAction] {
         guard entries[token]?.member == member else { return [] }
         return kill(token, at: now)
     }
 
     /// Whether `connection` owes a receipt for that push. Such receipts do not count as messages: the relay asked for them.
-    public func awaitsReceipt(_ id: PushID, from connection: ConnectionID) -> Bool {
+    func awaitsReceipt(_ id: PushID, from connection: ConnectionID) -> Bool {
         unconfirmed[connection]?[id] != nil
     }
 
     /// A receipt came.
-    public mutating func receive(
+    mutating func receive(
         _ receipt: ClientMessage.PushReceipt, from connection: ConnectionID, at now: Instant
-    ) -> [Action] {
+    ) -> [RelayAction] {
         guard let token = unconfirmed[connection]?.removeValue(forKey: receipt.id) else { return [] }
         guard receipt.outcome != .unknownToken else {
             return entries[token]?.connection == connection ? kill(token, at: now) : []
@@ -121,7 +117,7 @@ public struct PushRegistry: Sendable {
     }
 
     /// `connection` of `member` is gone.
-    public mutating func disconnected(_ connection: ConnectionID, of member: MemberID, at now: Instant) {
+    mutating func disconnected(_ connection: ConnectionID, of member: MemberID, at now: Instant) {
         unconfirmed[connection] = nil
         for token in tokensOfMember[member] ?? [] where entries[token]?.connection == connection {
             entries[token]?.connection = nil
@@ -132,7 +128,7 @@ public struct PushRegistry: Sendable {
     // MARK: Pushes
 
     /// A push came from outside. `id` is what its receipt will name.
-    public mutating func push(_ request: PushRequest, id: PushID, at now: Instant) -> (PushVerdict, [Action]) {
+    mutating func push(_ request: PushRequest, id: PushID, at now: Instant) -> (PushVerdict, [RelayAction]) {
         let token = request.token
         if let diedAt = dead[token] { return (.unregistered(at: diedAt), []) }
         guard let topic = entries[token]?.topic else { return (now < settledAt ? .unavailable : .unknownToken, []) }
@@ -151,9 +147,9 @@ public struct PushRegistry: Sendable {
         return (.accepted(.sent), [send(push, to: connection), .note(.push(token, id, .sent))])
     }
 
-    private mutating func send(_ push: ServerMessage.Push, to connection: ConnectionID) -> Action {
+    private mutating func send(_ push: ServerMessage.Push, to connection: ConnectionID) -> RelayAction {
         unconfirmed[connection, default: [:]][push.id] = push.token
-        return .send(.push(push), to: connection)
+        return .send(.push(push), to: [connection])
     }
 
     private mutating func keep(_ push: ServerMessage.Push, until expiresAt: Instant, at now: Instant) -> Bool {
@@ -175,7 +171,8 @@ public struct PushRegistry: Sendable {
         keptCount -= 1
     }
 
-    private mutating func deliverKept(_ token: PushToken, to connection: ConnectionID, at now: Instant) -> [Action] {
+    private mutating func deliverKept(_ token: PushToken, to connection: ConnectionID, at now: Instant) -> [RelayAction]
+    {
         guard let kept = entries[token]?.kept else { return [] }
         guard kept.expiresAt > now else {
             dropKept(token)
@@ -191,7 +188,7 @@ public struct PushRegistry: Sendable {
     // MARK: Room
 
     private mutating func makeRoom(
-        for member: MemberID, _ actions: inout [Action], at now: Instant
+        for member: MemberID, _ actions: inout [RelayAction], at now: Instant
     ) -> (PushRefusal, String)? {
         let own = tokensOfMember[member] ?? []
         if own.count >= limits.pushTokensPerMember {
@@ -210,7 +207,7 @@ public struct PushRegistry: Sendable {
         return nil
     }
 
-    private mutating func kill(_ token: PushToken, at now: Instant) -> [Action] {
+    private mutating func kill(_ token: PushToken, at now: Instant) -> [RelayAction] {
         dropKept(token)
         guard let entry = entries.removeValue(forKey: token) else { return [] }
         tokensOfMember[entry.member]?.removeAll { $0 == token }

@@ -1,223 +1,348 @@
-// One channel of a relay: its members, its floor and its media key. Part of `RelayCore`.
+// One channel of a relay: its members, its floor, its media keys and its kept bursts. Pure. Part of `RelayCore`.
 import MonotonicTime
 import RelayProtocol
 
-/// What `RelayCore` knows of one channel.
+/// What a relay knows of one channel, and the rules that concern no other. What channels share comes as `RelayShared`.
+///
+/// After every call its owner looks again at `nextDeadline`, at the memory of `store`, and at whether `keys` are used up.
 struct RelayChannel: Sendable {
-    /// One member, on the connection it joined with last.
-    struct Member: Sendable, Equatable {
-        let connection: ConnectionID
-        let id: MemberID
-        let name: DisplayName
-        let ssrc: SSRC
-        let downlinkKey: DownlinkKey
-        /// The message that announces it to the others, encoded once for all of them.
-        let announcement: [UInt8]
-        /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
-        var priority: UInt8 = 0
-        /// Whether it may not talk, from its invitation.
-        var isListenOnly = false
-        var lastRequestID = FloorRequestID(rawValue: 0)
-        var lastKeyID: UInt64?
-        /// How its last request was denied, or its burst ended.
-        var lastAnswer: [ServerMessage] = []
-        /// T8: when it is reminded again that it does not have the floor, if it continues to send; nil while it has the
-        /// floor.
-        var nextReminder: Instant?
-        /// The waiting request that was logged.
-        var notedRequest: FloorRequestID?
-        /// The request that was granted last.
-        var grantedRequest: FloorRequestID?
-        /// The last sign that it hears, or when the burst began.
-        var reportedAt: Instant
-        var isSilent = false
-        /// The last request for lost packets, and how many more may come; made with the first.
-        var lastRepairID: UInt32 = 0
-        var repairRequests: TokenBucket?
-        var repairBytes: TokenBucket?
-        /// The last request for kept bursts or their list, and how many more may come; made with the first.
-        var lastBurstRequest = BurstRequestID(rawValue: 0)
-        var burstRequests: TokenBucket?
-        var burstBytes: TokenBucket?
-        var reception = ListenerReception()
-        /// The loss of its own last burst; nil: it was reported.
-        var lossOfLastBurst: TalkerLoss?
-        /// The last reported percentage of loss, to which it adapts.
-        var toldLoss = 0
-        /// The packets that it may still send; made with the first.
-        private var media: TokenBucket?
-
-        init(
-            connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
-            reportedAt: Instant
-        ) {
-            self.connection = connection
-            self.id = id
-            self.name = name
-            self.ssrc = ssrc
-            self.downlinkKey = downlinkKey
-            self.reportedAt = reportedAt
-            announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
-        }
-
-        /// Whether a packet of that source is looked at: it has to be its own, and its packets have to come slowly enough; nil: it is.
-        /// Allocates and copies nothing.
-        mutating func refuse(_ source: SSRC, depth: Int, perSecond: Int, at now: Instant) -> MediaDrop? {
-            guard source == ssrc else { return .foreignSource }
-            if media == nil { media = TokenBucket(depth: depth, perSecond: perSecond, at: now) }
-            return media?.take(at: now) == true ? nil : .tooFast
-        }
-
-        var asMessage: ServerMessage.Member { .init(id: id, displayName: name, ssrc: ssrc) }
-    }
-
-    /// How often listeners are looked through for silent ones.
-    static let reportCheckInterval: Duration = .seconds(1)
-    /// `stopSilentListeners` gives this many actions for each.
-    static let actionsPerSilentListener = 2
-
-    var configuration: RelayChannelConfiguration
+    /// Its number among the relay's channels.
+    let number: Int
+    private(set) var configuration: RelayChannelConfiguration
+    private(set) var members: ChannelMembers
+    private(set) var floor: ChannelFloor
     /// What its bursts are sealed with, unless that is its members' own.
-    var keys: ChannelMediaKeys
-    var floor: FloorControlStateMachine
-    var members: [ConnectionID: Member] = [:]
-    var connectionOfMember: [MemberID: ConnectionID] = [:]
-    /// The connections of clients that are not members and get pushes only.
-    var pushConnectionOfMember: [MemberID: ConnectionID] = [:]
+    private(set) var keys: ChannelMediaKeys
     /// What was said last.
-    var store: BurstStore
-    /// The members who offered to host the channel after this relay, in the order in which they did.
-    var successors: [ConnectionID] = []
-    /// Joins and leaves that were not announced yet.
-    var news: RosterUpdates
-    private(set) var nextReportCheck = Instant.zero
-    /// The members that were granted the floor, kept separately from `floor` as a check.
-    var speakers: [Speaker] = []
-    /// For the operator.
-    var counters = RelayChannelCounters()
+    var store = BurstStore()
+    /// Those who ask to become members.
+    var newcomers: Newcomers
+    private(set) var succession = ChannelSuccession()
+    /// The connections of clients that are not members and get pushes only.
+    private(set) var pushConnections: [MemberID: ConnectionID] = [:]
     /// When the members may go, the last burst being over: set while they are to go.
-    var closesAt: Instant?
+    private var closesAt: Instant?
+    private let limits: RelayLimits
 
     init(
-        configuration: RelayChannelConfiguration, mediaKey: MediaKey, timers: FloorControlStateMachine.Timers,
-        limits: RelayLimits
+        _ configuration: RelayChannelConfiguration, number: Int, mediaKey: MediaKey,
+        timers: FloorControlStateMachine.Timers, limits: RelayLimits
     ) {
-        store = BurstStore(limits: Self.limits(limits.burstStore, configuration))
-        news = RosterUpdates(limits: limits)
+        self.number = number
         self.configuration = configuration
-        keys = ChannelMediaKeys(mediaKey)
-        floor = FloorControlStateMachine(timers: timers, rules: configuration.rules)
-    }
-
-    /// Each of those who may talk at once has as many bursts.
-    private static func limits(
-        _ limits: BurstStore.Limits, _ configuration: RelayChannelConfiguration
-    ) -> BurstStore.Limits {
-        var limits = limits
-        limits.bursts *= configuration.rules.talkersMaximum
-        limits.retention = configuration.retention
-        return limits
-    }
-
-    /// The floor's rules are these from now on.
-    mutating func adopt(_ rules: FloorRules, store limits: BurstStore.Limits) {
-        configuration.rules = rules
-        store.limits = Self.limits(limits, configuration)
+        self.limits = limits
+        members = ChannelMembers(channel: number, limits: limits)
+        floor = ChannelFloor(name: configuration.name, timers: timers, rules: configuration.rules)
+        keys = ChannelMediaKeys(mediaKey, isEndToEnd: configuration.isEndToEnd)
+        newcomers = Newcomers(channel: number, limits)
+        store.adopt(configuration, limits)
     }
 
     var name: DisplayName { configuration.name }
 
-    /// The media key in force.
-    var mediaKey: MediaKey { keys.present }
-
-    /// The media key, unless it is its members' own.
-    var offeredMediaKey: MediaKey? { configuration.isEndToEnd ? nil : mediaKey }
-
-    /// Every member's connection, oldest first.
-    var everyone: [ConnectionID] { members.keys.sorted() }
-
-    /// Looked up in a walk over the members: floor messages are rare.
-    func member(of ssrc: SSRC) -> Member? { members.values.first { $0.ssrc == ssrc } }
-
-    mutating func clear() {
-        members = [:]
-        connectionOfMember = [:]
-        pushConnectionOfMember = [:]
-        floor = FloorControlStateMachine(timers: floor.timers, rules: floor.rules)
-        speakers = []
-        store.removeAll()
-        news.forget()
-        closesAt = nil
+    /// When `deadline` must be called, at the latest; nil while nothing is under way.
+    var nextDeadline: Instant? {
+        let closing = floor.holder == nil ? closesAt : nil
+        return earlier(earlier(floor.nextDeadline, store.nextDeadline), earlier(members.nextDeadline, closing))
     }
 
-    func summary(of burst: FloorControlStateMachine.Summary, at now: Instant) -> RelayBurstSummary {
-        let listeners = members.values.count { $0.ssrc != burst.request.ssrc && !$0.isSilent }
-        return RelayBurstSummary(
-            ssrc: burst.request.ssrc, reason: burst.reason, packets: burst.sequences.received,
-            bytes: speaker(burst.request.ssrc)?.bytes ?? 0, lost: burst.sequences.lost, listeners: listeners,
-            duration: burst.firstMediaAt.map { now - $0 } ?? .zero)
+    /// `nextDeadline` has come, or may have.
+    mutating func deadline(at now: Instant) -> [RelayAction] {
+        let actions = endOverdue(at: now)
+        store.expire(at: now)
+        guard let due = members.nextDeadline, due <= now else { return actions }
+        return actions + members.tellNews(at: now)
     }
 
-    // MARK: Epochs
-
-    func allows(epoch: UInt16, limits: RelayLimits, at now: Instant) -> Bool {
-        if configuration.isEndToEnd { return epoch == InvitationLink.mediaKeyEpoch }
-        return keys.allows(epoch, maximum: limits.burstsPerEarlierMediaKey, at: now)
+    /// Ends what is due on the floor. A relay that was held up may read a packet, or a message, before its timers run.
+    private mutating func endOverdue(at now: Instant) -> [RelayAction] {
+        guard let due = floor.nextDeadline, due <= now else { return [] }
+        return apply(.deadline, at: now)
     }
 
-    /// The epochs of the bursts in progress and of the waiting requests.
-    var epochsInUse: Set<UInt16> { Set((floor.holders + floor.waiting).map { UInt16($0.keyID >> 48) }) }
-
-    /// The earlier keys for a new member, in addition to the current one. It hears bursts in progress under an earlier
-    /// key to their end if it was allowed to have that key. The current key follows again, because the member's own
-    /// bursts use it.
-    func earlierKeys(for member: MemberID) -> MessageSeries? {
-        guard !configuration.isEndToEnd else { return nil }
-        let epochs = Set(floorsTaken(for: member).map { UInt16($0.keyID >> 48) })
-        let earlier = keys.earlierKeys(of: epochs, for: member)
-        guard !earlier.isEmpty else { return nil }
-        var series = MessageSeries()
-        for key in earlier + [mediaKey] { series.append(ServerMessage.mediaKey(key).framed()) }
-        return series
+    /// Nobody has joined it: it may get another configuration.
+    mutating func reconfigure(_ configuration: RelayChannelConfiguration) {
+        self.configuration = configuration
+        floor.reset(name: name, rules: configuration.rules)
+        keys.isEndToEnd = configuration.isEndToEnd
+        store.adopt(configuration, limits)
     }
 
-    // MARK: Reception reports
+    /// Whether one more may be on the channel; who is on it already takes its own place.
+    func hasRoom(for member: MemberID) -> Bool {
+        members.connections[member] != nil || members.count < limits.membersPerChannel
+    }
 
-    /// A burst begins: everyone gets it, and has the whole time-out to report.
-    mutating func beginListening(to talker: SSRC, number: Int, at now: Instant) -> [RelayCore.Action] {
-        var actions: [RelayCore.Action] = []
-        nextReportCheck = now + Self.reportCheckInterval
-        for id in everyone {
-            members[id]?.reportedAt = now
-            members[id]?.reception.begin(talker)
-            actions += wake(id, number: number)
+    /// Makes it a member, in place of its older connection, and tells it the state of the channel.
+    mutating func enter(
+        _ member: ChannelMember, since early: ChannelWelcome?, _ shared: inout RelayShared, at now: Instant
+    ) -> [RelayAction] {
+        var actions: [RelayAction] = []
+        let older = members.connections[member.id]
+        if let older {
+            actions.append(.close(older, .replaced, Self.joinedElsewhere))
+            actions += takeOut(older, &shared, at: now)
+        }
+        actions += early?.news(for: member, of: self) ?? ChannelWelcome(member, to: self).actions(of: self)
+        actions += members.insert(member, at: now)
+        let note = RelayMilestone.memberJoined(
+            channel: name, member: member.id, name: member.name, ssrc: member.ssrc, replaced: older != nil)
+        return actions + [.note(note)]
+    }
+
+    private static let joinedElsewhere = "the member joined on another connection"
+
+    /// Who talks; an older connection of the member itself does not count.
+    func floorsTaken(for member: MemberID) -> [ServerMessage.FloorTaken] {
+        floor.taken(by: members).filter { $0.talker != member }
+    }
+
+    /// A member's connection is gone.
+    mutating func leave(_ id: ConnectionID, _ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
+        guard let member = members[id]?.id else { return [] }
+        let actions = takeOut(id, &shared, at: now)
+        if seededFault("who-has-left-is-not-told") { return actions }
+        return actions + members.announceLeave(of: member, from: id, at: now)
+            + [.note(.memberLeft(channel: name, member: member))]
+    }
+
+    /// Ends a membership without telling anyone but of the floor, when it held it.
+    private mutating func takeOut(_ id: ConnectionID, _ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
+        guard let ssrc = members[id]?.ssrc else { return [] }
+        shared.secrets.release(ssrc)
+        return members.remove(id) + apply(.left(ssrc: ssrc), at: now) + succession.withdraw(id, configuration)
+    }
+
+    /// A member may do more, or less, from now on.
+    mutating func readmit(_ id: ConnectionID, as membership: RelayMembership, at now: Instant) -> [RelayAction] {
+        guard var member = members[id] else { return [] }
+        let told = floor.rules(for: member)
+        member.adopt(membership)
+        members[id] = member
+        // What it says and waits for is over.
+        let actions = floor.onlyListens(member) ? apply(.silenced(ssrc: member.ssrc), at: now) : []
+        let rules = floor.rules(for: member)
+        return rules == told ? actions : actions + [.send(.floorRules(rules), to: [id])]
+    }
+
+    /// Lets a client in that is to be no member, in place of its older connection.
+    mutating func enterForPushes(_ id: ConnectionID, _ member: MemberID) -> [RelayAction] {
+        let older = pushConnections.updateValue(id, forKey: member)
+        let welcome = ServerMessage.PushWelcome(channelName: name, memberID: member)
+        return (older.map { [.close($0, .replaced, Self.joinedElsewhere)] } ?? [])
+            + [.send(.pushWelcome(welcome), to: [id]), .note(.pushClientJoined(channel: name, member: member))]
+    }
+
+    /// Such a client is gone.
+    mutating func leavePushes(_ id: ConnectionID, _ member: MemberID) -> [RelayAction] {
+        if pushConnections[member] == id { pushConnections[member] = nil }
+        return []
+    }
+
+    // MARK: Messages
+
+    /// A member says something, except what concerns pushes.
+    mutating func receive(
+        _ message: ClientMessage, from id: ConnectionID, _ shared: inout RelayShared, at now: Instant
+    ) -> [RelayAction] {
+        guard var member = members[id] else { return [] }
+        switch message {
+        case .floorRequest(let request):
+            // Whoever asks is there and hears: media that had stopped for want of reports come again, also when the floor is another's.
+            return endOverdue(at: now) + members.hears(id, at: now) + ask(request, from: id, &shared, at: now)
+        case .floorRelease(let release):
+            let ssrc = member.ssrc
+            return apply(
+                .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence), at: now)
+        case .receptionReport(let report):
+            if let new = members.note(report, of: id) { floor.counters.note(heard: new.received, lost: new.lost) }
+            return members.hears(id, at: now)
+                + floor.tellLoss(of: report.ssrc, &members, every: limits.listenerLossInterval, at: now)
+        case .repairRequest(let request):
+            defer { members[id] = member }
+            return store.answer(request, of: &member, &shared, at: now)
+        case .burstListRequest(let request):
+            defer { members[id] = member }
+            return store.list(request, for: &member, &shared, at: now)
+        case .burstRequest(let request):
+            defer { members[id] = member }
+            return store.give(request, to: &member, &shared, at: now)
+        case .successionOffer: return succession.offer(member, configuration)
+        case .join, .leave, .mediaRepair, .invitationRequest, .invitationProof, .pushRegister, .pushUnregister,
+            .pushReceipt:
+            return []
+        }
+    }
+
+    /// An answer of `count` bytes could not be sent, because the connection has not read the previous ones. It is not
+    /// charged to the member's limits.
+    mutating func burstNotTaken(
+        _ request: BurstRequestID, bytes count: Int, by id: ConnectionID, _ shared: inout RelayShared
+    ) -> [RelayAction] {
+        guard var member = members[id] else { return [] }
+        member.burstBytes.giveBack(count)
+        members[id] = member
+        shared.bursts.giveBack(count)
+        return shared.refuseForNow(request, to: id)
+    }
+
+    // MARK: The floor
+
+    private mutating func ask(
+        _ request: ClientMessage.FloorRequest, from id: ConnectionID, _ shared: inout RelayShared, at now: Instant
+    ) -> [RelayAction] {
+        guard var member = members[id] else { return [] }
+        if let same = floor.request(request, of: member.ssrc) { return apply(.request(same), at: now) }
+        // Asked again when it was denied, or when the burst is over: the same answer again.
+        if request.requestID == member.floor.lastRequestID, request.keyID == member.floor.lastKeyID {
+            return member.floor.lastAnswer.map { .send($0, to: [id]) }
+        }
+        guard request.requestID > member.floor.lastRequestID else {
+            return shared.violates(id, "a floor request that is not newer than the last")
+        }
+        let isFresh = request.keyID != member.floor.lastKeyID
+        member.floor.note(request)
+        member.floor.nextReminder = now + ChannelFloor.reminderInterval
+        members[id] = member
+        let wish = ChannelFloor.Request(
+            ssrc: member.ssrc, member: member.id, requestID: request.requestID, keyID: request.keyID,
+            priority: member.effectivePriority(of: request.priority), mayQueue: request.mayQueue)
+        guard closesAt == nil || wish.isEmergency || seededFault("a-relay-that-drains-grants-the-floor") else {
+            return floor.deny(wish, .noResources, &members, RelayCore.goingDown)
+        }
+        guard !floor.onlyListens(member) else { return floor.deny(wish, .receiveOnly, &members) }
+        guard keys.allows(UInt16(request.keyID >> 48), limits, at: now), isFresh else {
+            let phrase = isFresh ? "the key id is of another epoch" : "the key id was used before"
+            // It takes the place of an older one all the same.
+            return apply(.withdrawn(ssrc: member.ssrc), at: now) + floor.deny(wish, .other, &members, phrase)
+        }
+        return apply(.request(wish), at: now)
+    }
+
+    private mutating func apply(_ event: FloorControlStateMachine.Event, at now: Instant) -> [RelayAction] {
+        var actions: [RelayAction] = []
+        var isChanged = false
+        for action in floor.handle(event, at: now) {
+            actions += floor.carryOut(action, &members, &keys, at: now)
+            switch action {
+            case .idle(let ssrc, _, _):
+                store.end(ssrc, at: now)
+                if closesAt != nil { closesAt = now + RelayCore.closingTime }
+            case .rules(let rules):
+                configuration.rules = rules
+                store.adopt(configuration, limits)
+                isChanged = true
+            default: break
+            }
+        }
+        guard isChanged else { return actions }
+        return floor.unpermitted(of: members).reduce(actions) { $0 + apply(.silenced(ssrc: $1), at: now) }
+    }
+
+    /// Gets other rules as soon as nobody talks.
+    mutating func set(_ rules: FloorRules, at now: Instant) -> [RelayAction] { apply(.rules(rules), at: now) }
+
+    /// Of its bursts others are kept from now on.
+    mutating func set(_ retention: BurstRetention, at now: Instant) -> [RelayAction] {
+        configuration.retention = retention
+        store.set(retention, at: now)
+        return []
+    }
+
+    /// Decides on a packet of a member; it is kept when it is forwarded.
+    mutating func media(
+        _ packet: MediaPacketHeader, _ bytes: [UInt8], isRepaired: Bool, from id: ConnectionID,
+        _ counters: inout RelayCounters, at now: Instant
+    ) -> (RelayCore.MediaDecision, [RelayAction]) {
+        if let refusal = members.refuse(packet.ssrc, from: id, at: now) { return (counters.drop(refusal), []) }
+        var actions = endOverdue(at: now)
+        switch floor.media(packet, at: now) {
+        case .drop(let reason):
+            guard reason == .afterRelease || !store.has(packet.sequence, of: packet.burst) else {
+                // Talkers send the end of a burst again in doubt: it comes twice, maybe behind the end of the burst, or in the next one.
+                counters.packetsSpare += 1
+                return (.drop(.duplicate), actions)
+            }
+            if reason == .noFloor { actions += floor.remind(id, &members, at: now) }
+            return (counters.drop(reason), actions)
+        case .forward(let isFirst, let endsBurst):
+            counters.packetsForwarded += 1
+            floor.noteForwarded(packet.ssrc, bytes: bytes.count, isRepaired: isRepaired)
+            if !store.isKeeping(packet.burst), let talker = members[id] {
+                store.begin(packet.burst, of: talker.id, named: talker.name, at: now)
+            }
+            store.keep(bytes, of: packet.burst, sequence: packet.sequence, at: now)
+            if isFirst {
+                actions.append(.note(.firstPacket(channel: name, ssrc: packet.ssrc, sequence: packet.sequence)))
+                actions += members.beginListening(to: packet.ssrc, at: now)
+            }
+            for silent in members.stopSilent(after: limits.reportTimeout, but: floor, at: now) {
+                counters.listenersStopped += 1
+                actions.append(.stopMedia(silent.connection, channel: number))
+                actions.append(.note(.listenerSilent(channel: name, member: silent.id)))
+            }
+            if endsBurst { actions += apply(.deadline, at: now) }
+            return (.forward(channel: number), actions)
+        }
+    }
+
+    /// Gives the members a new media key, unless they have their own. `roster`: the members of the channel, if known.
+    mutating func renewMediaKey(
+        _ roster: [MemberID: RelayMembership], _ shared: inout RelayShared, at now: Instant
+    ) -> [RelayAction] {
+        guard !configuration.isEndToEnd else { return [] }
+        let key = shared.secrets.mediaKey(epoch: keys.present.epoch &+ 1)
+        keys.renew(
+            key, keepingPrevious: limits.previousEpochTime, inUse: floor.epochsInUse, connected: members.connections,
+            roster: roster, at: now)
+        let note = RelayAction.note(.mediaKeyRenewed(channel: name, epoch: key.epoch))
+        guard !members.isEmpty, !seededFault("a-new-key-is-not-told") else { return [note] }
+        return [.send(.mediaKey(key), to: members.everyone), note]
+    }
+
+    // MARK: Ends
+
+    /// Whether nobody is on it, nor gets pushes.
+    var isDeserted: Bool { members.isEmpty && pushConnections.isEmpty }
+
+    /// Whether its members are to go, and nobody talks any more.
+    func isClosing(at now: Instant) -> Bool { floor.holder == nil && closesAt.map { $0 <= now } ?? false }
+
+    /// Those on it are to go once nobody talks and they know the successor. Only emergencies are granted the floor from now on.
+    mutating func drain(to successor: RelayPlace?, at now: Instant) -> [RelayAction] {
+        closesAt = successor == nil ? now : now + RelayCore.closingTime
+        var actions: [RelayAction] = []
+        if let successor, !isDeserted { actions.append(.send(.successor(successor), to: everyone)) }
+        // From behind, so that nobody moves up only to be turned away.
+        for request in floor.waiting.reversed() where !request.isEmergency {
+            actions += apply(.withdrawn(ssrc: request.ssrc), at: now)
+            actions += floor.deny(request, .noResources, &members, RelayCore.goingDown)
         }
         return actions
     }
 
-    mutating func reported(_ id: ConnectionID, number: Int, at now: Instant) -> [RelayCore.Action] {
-        members[id]?.reportedAt = now
-        return wake(id, number: number)
+    /// The connections of its members and then of those who get pushes.
+    private var everyone: [ConnectionID] { members.everyone + pushConnections.values.sorted() }
+
+    /// It ends for everybody: nothing of its members and bursts is left.
+    ///
+    /// - Returns: The connections to close.
+    mutating func empty(_ shared: inout RelayShared) -> [ConnectionID] {
+        let gone = everyone
+        for member in members.all { shared.secrets.release(member.ssrc) }
+        members.removeAll()
+        pushConnections = [:]
+        floor.reset(name: name, rules: floor.rules)
+        store.removeAll()
+        succession = ChannelSuccession()
+        closesAt = nil
+        return gone
     }
 
-    private mutating func wake(_ id: ConnectionID, number: Int) -> [RelayCore.Action] {
-        guard let member = members[id], member.isSilent else { return [] }
-        members[id]?.isSilent = false
-        return [.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc)]
-    }
-
-    mutating func stopSilentListeners(number: Int, timeout: Duration, at now: Instant) -> [RelayCore.Action] {
-        nextReportCheck = now + Self.reportCheckInterval
-        var actions: [RelayCore.Action] = []
-        for id in everyone {
-            guard let member = members[id], !member.isSilent, !isSpeaking(member.ssrc),
-                now - member.reportedAt > timeout
-            else { continue }
-            members[id]?.isSilent = true
-            actions += [
-                .stopMedia(id, channel: number), .note(.listenerSilent(channel: name, member: member.id)),
-            ]
-        }
+    /// Its invitation is given to nobody any more.
+    mutating func refuseNewcomers(_ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
+        let actions = newcomers.end(configuration, &shared, at: now)
+        configuration.admission = .invited
         return actions
     }
 }

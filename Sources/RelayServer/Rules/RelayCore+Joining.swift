@@ -1,158 +1,172 @@
-// Joins: who may join which channel, and the content of the welcome.
+// Joins of a relay's rules: who may join which channel, at once, after its enrolment, or after its handshake.
 import MonotonicTime
 import RelayProtocol
 
 extension RelayCore {
-    mutating func join(
-        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
-    ) -> [Action] {
-        if let (cause, phrase) = turnsAway(join, id, memberID) { return refuse(id, cause, phrase, at: now) }
-        let number: Int
-        switch opens(join, memberID) {
-        case .success(let opened): number = opened
-        case .failure(.unknown): return enrol(join, id, memberID, at: now)
-        case .failure(.refused(let cause, let phrase)): return refuse(id, cause, phrase, at: now)
-        }
-        if join.isPushOnly { return joinForPushes(id, memberID, channel: number, at: now) }
-        guard hasRoom(for: memberID, channel: number) else {
-            return refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
-        }
-        let member = newMember(join, id, memberID, at: now)
-        return enter(member, channel: number, at: now) { core in core.welcome(member, channel: number) }
-    }
-
-    /// The channel that the join is for, or why it is not let in.
-    func opens(_ join: ClientMessage.Join, _ member: MemberID) -> Result<Int, JoinRejection> {
-        guard join.protocolVersion == RelayProtocolLimits.version else {
-            return .failure(
-                .refused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)"))
-        }
-        guard let number = channelNumbers[join.channel] else { return .failure(.notInvited) }
-        switch roster[join.channel, member] {
-        case .some(let membership) where membership.isRevoked:
-            return .failure(.refused(.revoked, "the member was removed from the channel"))
-        // Who is a member is known by its key: the token may have been withdrawn since.
-        case .some: return .success(number)
-        case nil where roster.isOpen:
-            return channels[number].configuration.token == join.token ? .success(number) : .failure(.notInvited)
-        case nil: return .failure(.unknown)
-        }
-    }
-
-    /// Why this connection is not let in now, whatever its invitation opens; nil: it may be.
-    func turnsAway(
-        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID
-    ) -> (cause: JoinRefusal, phrase: String)? {
-        guard let connection = connections[id] else { return nil }
-        if isDraining { return (.relayBusy, Self.goingDown) }
-        guard connection.carriesMedia || join.isPushOnly else {
-            let size = RelayProtocolLimits.datagramFrameByteCountMinimum
-            return (.unsupportedVersion, "media need QUIC datagrams: max_datagram_frame_size must be \(size) or more")
-        }
-        guard connection.isSurplus, connections.count > limits.connections else { return nil }
-        // Who comes back leaves its older connection.
-        let older = channelNumbers[join.channel].flatMap { channels[$0].connectionOfMember[member] }
-        return older == nil || join.isPushOnly ? (.relayBusy, "the relay is full") : nil
-    }
-
     /// Why a join is refused.
-    enum JoinRejection: Error {
+    private enum Rejection: Error {
         case refused(JoinRefusal, String)
         /// It is not a member; its invitation may make it one.
         case unknown
         static let notInvited = refused(.notInvited, "no such channel, or the invitation does not open it")
     }
 
-    /// Whether one more may be on the channel; who is on it already takes its own place.
-    func hasRoom(for member: MemberID, channel number: Int) -> Bool {
-        channels[number].connectionOfMember[member] != nil
-            || channels[number].members.count < limits.membersPerChannel
-    }
-
-    mutating func newMember(
-        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
-    ) -> RelayChannel.Member {
-        var new = RelayChannel.Member(
-            connection: id, id: member, name: join.displayName, ssrc: freshSource(),
-            downlinkKey: Self.downlinkKey(&random), reportedAt: now)
-        if let membership = roster[join.channel, member] {
-            new.priority = membership.priority
-            new.isListenOnly = membership.isListenOnly
-        }
-        return new
-    }
-
-    /// Makes it a member, in place of its older connection; `greeting` is the state of the channel that it gets.
-    mutating func enter(
-        _ member: RelayChannel.Member, channel number: Int, at now: Instant, greeting: (Self) -> [Action]
+    mutating func join(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
-        let id = member.connection
-        var member = member
-        // An early join may be seconds old.
-        member.reportedAt = now
-        var actions: [Action] = []
-        let older = channels[number].connectionOfMember[member.id]
-        if let older, let former = channels[number].members[older] {
-            connections[older] = nil
-            pushes.disconnected(older, of: member.id, at: now)
-            actions.append(.close(older, .replaced, "the member joined on another connection"))
-            actions += takeOut(former, channel: number, at: now)
-        }
-        actions += greeting(self)
-        actions.append(.startMedia(id, channel: number, key: member.downlinkKey, ssrc: member.ssrc))
-        connections[id]?.state = .member(channel: number)
-        waitNoMore(for: id)
-        channels[number].members[id] = member
-        channels[number].connectionOfMember[member.id] = id
-        actions += announce(
-            .memberJoined(member.asMessage), framed: member.announcement, of: member.id, besides: id, channel: number,
-            at: now)
-        actions.append(
-            .note(
-                .memberJoined(
-                    channel: channels[number].name, member: member.id, name: member.name, ssrc: member.ssrc,
-                    replaced: older != nil)))
-        return actions
-    }
-
-    /// The state of the channel for a new member.
-    func welcome(_ member: RelayChannel.Member, channel number: Int) -> [Action] {
-        let channel = channels[number]
-        // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is
-        // still there while it is welcomed early.
-        let talkers = channel.speakers.compactMap { channel.member(of: $0.ssrc)?.connection }
-        var first: [ServerMessage.Member] = []
-        var further = MessageSeries()
-        for id in talkers + channel.everyone.filter({ !talkers.contains($0) }) {
-            guard let other = channel.members[id], other.id != member.id else { continue }
-            if first.count < RelayProtocolLimits.welcomeMembersMaximum {
-                first.append(other.asMessage)
-            } else {
-                further.append(other.announcement)
+        let number: Int
+        do throws(Rejection) {
+            number = try admit(join, id, memberID)
+        } catch {
+            switch error {
+            case .unknown: return enrol(join, id, memberID, at: now)
+            case .refused(let cause, let phrase): return shared.refuse(id, cause, phrase, at: now)
             }
         }
-        var welcome = ServerMessage.Welcome(
-            ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: channel.offeredMediaKey,
-            channelName: channel.name, members: first, floor: nil, memberID: member.id,
-            talkTimeLimit: channel.floor.timers.talkTimeLimit)
-        channel.tellFloor(in: &welcome, to: member)
-        var actions = [Action.send(.welcome(welcome), to: [member.connection])]
-        if let keys = channel.earlierKeys(for: member.id) {
-            actions.append(.sendSeries(keys, to: [.init(member.connection)]))
-        }
-        if further.count > 0 { actions.append(.sendSeries(further, to: [.init(member.connection)])) }
-        return actions
+        if join.isPushOnly { return joinForPushes(id, memberID, number, at: now) }
+        guard channels[number].hasRoom(for: memberID) else { return refuseAsFull(id, at: now) }
+        return enter(newMember(join, id, memberID, at: now), number, at: now)
     }
 
-    mutating func refuse(
-        _ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant
+    /// The channel that the join is for, if this connection is let in now.
+    private func admit(_ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID) throws(Rejection) -> Int {
+        if isDraining { throw .refused(.relayBusy, Self.goingDown) }
+        guard let connection = shared.connections[id] else { throw .notInvited }
+        guard connection.carriesMedia || join.isPushOnly else {
+            let size = RelayProtocolLimits.datagramFrameByteCountMinimum
+            throw .refused(
+                .unsupportedVersion, "media need QUIC datagrams: max_datagram_frame_size must be \(size) or more")
+        }
+        let number = numbers[join.channel]
+        if connection.isSurplus, shared.connections.count > limits.connections {
+            // Who comes back leaves its older connection.
+            let older = number.flatMap { channels[$0].members.connections[member] }
+            guard older != nil, !join.isPushOnly else { throw .refused(.relayBusy, "the relay is full") }
+        }
+        guard join.protocolVersion == RelayProtocolLimits.version else {
+            throw .refused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)")
+        }
+        guard let number else { throw .notInvited }
+        guard let membership = roster[join.channel, member] else {
+            guard roster.isOpen else { throw .unknown }
+            guard channels[number].configuration.token == join.token else { throw .notInvited }
+            return number
+        }
+        // Who is a member is known by its key: the token may have been withdrawn since.
+        guard !membership.isRevoked else { throw .refused(.revoked, "the member was removed from the channel") }
+        return number
+    }
+
+    private mutating func refuseAsFull(_ id: ConnectionID, at now: Instant) -> [Action] {
+        shared.refuse(id, .channelFull, "the channel has \(limits.membersPerChannel) members", at: now)
+    }
+
+    private mutating func newMember(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
+    ) -> ChannelMember {
+        ChannelMember(
+            connection: id, id: member, name: join.displayName, ssrc: shared.secrets.source(),
+            downlinkKey: shared.secrets.downlinkKey(), membership: roster[join.channel, member], limits: limits,
+            at: now)
+    }
+
+    /// Makes it a member, in place of its older connection. `early`: what it was welcomed with already.
+    private mutating func enter(
+        _ member: ChannelMember, _ number: Int, since early: ChannelWelcome? = nil, at now: Instant
     ) -> [Action] {
-        counters.joinsRefused += 1
-        connections[id]?.state = .refused
-        wait(for: id, until: now + limits.refusalTime)
-        return [
-            .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
-            .note(.joinRefused(id, cause, phrase)),
-        ]
+        if let older = channels[number].members.connections[member.id] { forget(older, at: now) }
+        shared.connections.advance(member.connection, to: .member(channel: number))
+        return on(number, at: now) { $0.enter(member, since: early, &$1, at: now) }
+    }
+
+    /// Lets a client in that is to be no member, in place of its older connection.
+    private mutating func joinForPushes(
+        _ id: ConnectionID, _ member: MemberID, _ number: Int, at now: Instant
+    ) -> [Action] {
+        if let older = channels[number].pushConnections[member] { forget(older, at: now) }
+        shared.connections.advance(id, to: .pushOnly(channel: number))
+        return on(number, at: now) { channel, _ in channel.enterForPushes(id, member) }
+    }
+
+    // MARK: Early data
+
+    /// Answers a join that is early data.
+    mutating func greet(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
+    ) -> [Action] {
+        // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake. So does who
+        // has so much to be told of others that it must not come twice.
+        guard let number = try? admit(join, id, memberID), !join.isPushOnly, channels[number].hasRoom(for: memberID),
+            channels[number].members.areToldTwice(limits)
+        else {
+            shared.connections.advance(id, to: .greeted(.deferred(join)))
+            return []
+        }
+        let welcome = ChannelWelcome(newMember(join, id, memberID, at: now), to: channels[number])
+        shared.connections.advance(id, to: .greeted(.welcomed(welcome)))
+        return welcome.actions(of: channels[number])
+    }
+
+    /// A client that sent early data has completed its handshake: it is authenticated, and its data was not a replay.
+    mutating func confirmed(_ id: ConnectionID, at now: Instant) -> [Action] {
+        guard let connection = shared.connections[id] else { return [] }
+        switch connection.state {
+        case .greeting:
+            shared.connections.advance(id, to: .joining)
+            return []
+        case .greeted(.deferred(let join)):
+            shared.connections.advance(id, to: .joining)
+            return self.join(join, id, connection.member, at: now)
+        case .greeted(.welcomed(let welcome)):
+            // It was welcomed, which a refusal would contradict.
+            if isDraining { return [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now) }
+            var member = welcome.member
+            guard channels[welcome.channel].hasRoom(for: member.id) else {
+                shared.secrets.release(member.ssrc)
+                return refuseAsFull(id, at: now)
+            }
+            // What it may do can have changed meanwhile.
+            if let membership = roster[channels[welcome.channel].configuration.id, member.id] {
+                member.adopt(membership)
+            }
+            return enter(member, welcome.channel, since: welcome, at: now)
+        case .joining, .enrolling, .proving, .asking, .member, .pushOnly, .refused: return []
+        }
+    }
+
+    // MARK: Enrolments
+
+    /// Asks for a membership, which has to be on disk before the client hears of it.
+    private mutating func enrol(
+        _ join: ClientMessage.Join, _ id: ConnectionID, _ member: MemberID, at now: Instant
+    ) -> [Action] {
+        guard enrolling < limits.enrolments else {
+            return shared.refuse(id, .relayBusy, "too many members are joining for the first time", at: now)
+        }
+        enrolling += 1
+        shared.connections.advance(id, to: .enrolling(join))
+        return [.enrol(id, .init(channel: join.channel, token: join.token, member: member, name: join.displayName))]
+    }
+
+    /// The answer to `enrol`. It holds also for a client that has gone in the meantime.
+    mutating func enrolled(
+        _ id: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict, at now: Instant
+    ) -> [Action] {
+        enrolling = max(0, enrolling - 1)
+        var actions: [Action] = []
+        if case .admitted(let membership) = verdict {
+            roster.admit(enrolment.member, to: enrolment.channel, as: membership)
+            if let name = configuration(of: enrolment.channel)?.name {
+                actions = [.note(.memberEnrolled(channel: name, member: enrolment.member, name: enrolment.name))]
+            }
+        }
+        guard let connection = shared.connections[id], case .enrolling(let join) = connection.state else {
+            return actions
+        }
+        shared.connections.advance(id, to: .joining)
+        switch verdict {
+        case .admitted: return actions + self.join(join, id, connection.member, at: now)
+        case .refused(let cause, let phrase): return actions + shared.refuse(id, cause, phrase, at: now)
+        }
     }
 }

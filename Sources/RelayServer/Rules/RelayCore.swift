@@ -1,70 +1,35 @@
-// The rules of a relay: joins, the floor, and forwarding. Pure: no sockets, no clock.
+// The rules of a relay: which channel an event concerns, and what channels and connections share. Pure: no sockets, no clock.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
 
-/// The state machine of a relay: members, channels, their floors and keys.
+/// The state machine of a relay: its channels, and the connections to them.
 ///
 /// Events go in, actions come out; media packets are decided upon one by one by `media`, and kept for
 /// listeners who miss them (`BurstStore`). Connections are known by their number and by the pin of the client's key, which names the member.
 public struct RelayCore: Sendable {
-    struct Connection: Sendable {
-        enum State: Sendable, Equatable {
-            /// What came is early data, which somebody may have recorded: the handshake is not complete.
-            case greeting
-            /// The same, and its join is there.
-            case greeted(EarlyJoin)
-            case joining
-            /// It is not a member yet; its enrolment is being recorded.
-            case enrolling(ClientMessage.Join)
-            /// It is to prove the code of that channel.
-            case proving(channel: Int)
-            /// The creator of that channel is asked about it.
-            case asking(channel: Int)
-            case member(channel: Int)
-            case pushOnly(channel: Int)
-            case refused
-        }
+    /// So long after the last word to a channel its members stay connected, so that it reaches them.
+    static let closingTime: Duration = .milliseconds(500)
+    /// The close reason for everybody.
+    static let goingDown = "the relay is going down"
 
-        let member: MemberID
-        var state: State
-        var bucket: TokenBucket
-        /// It connected when the relay was full. It is told so when it joins.
-        var isSurplus = false
-        /// Whether its transport takes datagrams as long as media packets are.
-        var carriesMedia = true
-    }
-
-    /// The limits in force.
-    public let limits: RelayLimits
-    /// What was counted.
-    public internal(set) var counters = RelayCounters()
-    var channels: [RelayChannel]
-    var connections: [ConnectionID: Connection] = [:]
-    /// Until when those who are not members may stay.
-    private(set) var pending: [ConnectionID: Instant] = [:]
-    /// No instant in `pending` is before this one; exact after each deadline.
-    private var earliestPending: Instant?
-    private(set) var channelNumbers: [ChannelID: Int] = [:]
+    /// The channels, in the order they came. Only `on` and `media` change one.
+    private(set) var channels: [RelayChannel] = []
+    /// When each of them has something to do.
+    private var deadlines = Deadlines<Int>()
+    private(set) var numbers: [ChannelID: Int] = [:]
+    /// What belongs to no channel.
+    var shared: RelayShared
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    private let timers: FloorControlStateMachine.Timers
-    var sources: Set<SSRC> = []
-    var random: any RandomNumberGenerator & Sendable
-    private(set) var isShuttingDown = false
+    private var pushes: PushRegistry
     /// Whether it goes down as soon as nobody talks any more.
-    public internal(set) var isDraining = false
-    let acceptsPushes: Bool
-    var pushes: PushRegistry
-    /// What the bursts that are kept take in memory, of all channels.
-    var keptBytes = 0
-    /// What of them may still be given to members who ask.
-    var burstBytes: TokenBucket
+    public private(set) var isDraining = false
+    private var isShuttingDown = false
     /// Invitations that may still be given to strangers who ask.
-    var invitationBucket: TokenBucket
-    /// Those who ask for the invitation to a channel with a code, or whose creator is asked, by its number.
-    var pendingJoins: [Int: PendingJoins] = [:]
+    private var invitations: TokenBucket
+    private let timers: FloorControlStateMachine.Timers
 
     /// A relay without members. Each channel gets a fresh media key of a random epoch.
     ///
@@ -79,52 +44,77 @@ public struct RelayCore: Sendable {
         timers: FloorControlStateMachine.Timers = .init(), roster: RelayRoster = .open, acceptsPushes: Bool = false,
         startedAt: Instant = .zero, random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
-        self.limits = limits
         self.timers = timers
         self.roster = roster
-        self.acceptsPushes = acceptsPushes
-        pushes = PushRegistry(limits: limits, startedAt: startedAt)
-        burstBytes = TokenBucket(
-            depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: startedAt)
-        invitationBucket = TokenBucket(
-            depth: limits.invitationBurst, perSecond: limits.invitationsPerSecond, at: startedAt)
-        self.random = random
-        self.channels = []
-        for configuration in channels.prefix(limits.channels) where channelNumbers[configuration.id] == nil {
+        shared = RelayShared(limits, random, at: startedAt)
+        pushes = PushRegistry(limits: limits, acceptsTokens: acceptsPushes, startedAt: startedAt)
+        invitations = TokenBucket(depth: limits.invitationBurst, perSecond: limits.invitationsPerSecond, at: startedAt)
+        for configuration in channels.prefix(limits.channels) where numbers[configuration.id] == nil {
             add(configuration)
         }
     }
 
-    mutating func add(_ configuration: RelayChannelConfiguration) {
-        channelNumbers[configuration.id] = channels.count
-        let key = Self.mediaKey(epoch: UInt16.random(in: 0...UInt16.max, using: &random), &random)
+    /// The limits in force.
+    public var limits: RelayLimits { shared.limits }
+    /// What was counted.
+    public var counters: RelayCounters { shared.counters }
+    /// What the bursts that are kept take in memory, of all channels.
+    var keptBytes: Int { shared.bursts.keptBytes }
+    /// The number of live push tokens.
+    public var pushTokenCount: Int { pushes.tokenCount }
+
+    // MARK: Channels
+
+    private mutating func add(_ configuration: RelayChannelConfiguration) {
+        numbers[configuration.id] = channels.count
         channels.append(
-            RelayChannel(configuration: configuration, mediaKey: key, timers: timers, limits: limits))
+            RelayChannel(
+                configuration, number: channels.count, mediaKey: shared.secrets.mediaKey(), timers: timers,
+                limits: limits))
     }
+
+    /// Serves another channel, or serves one that nobody has joined yet with another configuration.
+    ///
+    /// - Returns: Whether it is served that way now.
+    public mutating func serve(_ configuration: RelayChannelConfiguration) -> Bool {
+        guard let number = numbers[configuration.id] else {
+            guard channels.count < limits.channels else { return false }
+            add(configuration)
+            return true
+        }
+        if channels[number].configuration == configuration { return true }
+        guard channels[number].members.isEmpty else { return false }
+        channels[number].reconfigure(configuration)
+        return true
+    }
+
+    /// Has a channel do something, and looks again at what it needs then. Who breaks the protocol by that is closed.
+    mutating func on(
+        _ number: Int, at now: Instant, _ work: (inout RelayChannel, inout RelayShared) -> [Action]
+    ) -> [Action] {
+        let actions = work(&channels[number], &shared) + settle(number, at: now)
+        guard let (id, what) = shared.violation else { return actions }
+        shared.violation = nil
+        return actions + violation(id, what, at: now)
+    }
+
+    /// A channel has changed: its memory, its media key and its deadline are looked at.
+    private mutating func settle(_ number: Int, at now: Instant) -> [Action] {
+        shared.bursts.note(channels[number].store.byteCount, of: number)
+        while shared.bursts.isExceeded, let fullest = BurstBudget.fullest(channels) {
+            channels[fullest].store.makeRoom()
+            shared.bursts.note(channels[fullest].store.byteCount, of: fullest)
+            deadlines[fullest] = channels[fullest].nextDeadline
+        }
+        deadlines[number] = channels[number].nextDeadline
+        guard channels[number].keys.areUsedUp(limits) else { return [] }
+        return renewMediaKey(number, at: now)
+    }
+
+    // MARK: Events
 
     /// When `.deadline` must be delivered, at the latest; `nil` while nothing is under way.
-    public var nextDeadline: Instant? {
-        var next: Instant?
-        for channel in channels {
-            if let due = channel.floor.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
-            if let due = channel.store.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
-            if let due = channel.news.nextDeadline, due < next ?? Instant(nanoseconds: .max) { next = due }
-        }
-        if isDraining, let due = nextClosing, due < next ?? Instant(nanoseconds: .max) { next = due }
-        // Looked for after every message: thousands may be joining, so they are not walked through.
-        if !pending.isEmpty, let due = earliestPending, due < next ?? Instant(nanoseconds: .max) { next = due }
-        return next
-    }
-
-    /// The deadline of one channel's floor, to be looked at after `media`.
-    public func floorDeadline(channel: Int) -> Instant? {
-        channels.indices.contains(channel) ? channels[channel].floor.nextDeadline : nil
-    }
-
-    /// The number of members of a channel.
-    public func memberCount(of channel: ChannelID) -> Int {
-        channelNumbers[channel].map { channels[$0].members.count } ?? 0
-    }
+    public var nextDeadline: Instant? { earlier(deadlines.next, shared.connections.nextDeadline) }
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -135,15 +125,15 @@ public struct RelayCore: Sendable {
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
         switch event {
         case .greeted(let id, let pin, let carriesMedia):
-            return connected(id, pin, .greeting, carriesMedia: carriesMedia, at: now)
+            return connected(id, MemberID(pin), .greeting, carriesMedia: carriesMedia, at: now)
         case .connected(let id, let pin, let carriesMedia):
-            guard connections[id] != nil else {
-                return connected(id, pin, .joining, carriesMedia: carriesMedia, at: now)
+            guard shared.connections[id] != nil else {
+                return connected(id, MemberID(pin), .joining, carriesMedia: carriesMedia, at: now)
             }
-            connections[id]?.carriesMedia = carriesMedia
+            shared.connections.set(id, carriesMedia: carriesMedia)
             return confirmed(id, at: now)
         case .message(let id, let message): return receive(message, from: id, at: now)
-        case .unknownMessage(let id): return ignore(from: id, at: now)
+        case .unknownMessage(let id): return receive(nil, from: id, at: now)
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
         case .enrolled(let id, let enrolment, let verdict): return enrolled(id, enrolment, verdict, at: now)
@@ -151,104 +141,98 @@ public struct RelayCore: Sendable {
         case .revokeAll(let members, let channel): return revoke(members, from: channel, at: now)
         case .readmit(let member, let channel, let membership):
             return readmit(member, to: channel, as: membership, at: now)
-        case .renewMediaKey(let channel): return renewMediaKey(of: channel, at: now)
-        case .setRules(let rules, let channel): return setRules(rules, of: channel, at: now)
+        case .renewMediaKey(let channel): return numbers[channel].map { renewMediaKey($0, at: now) } ?? []
+        case .setRules(let rules, let channel):
+            guard let number = numbers[channel], !isDraining else { return [] }
+            return on(number, at: now) { channel, _ in channel.set(rules, at: now) }
+        case .setRetention(let retention, let channel):
+            return numbers[channel].map { on($0, at: now) { channel, _ in channel.set(retention, at: now) } } ?? []
         case .end(let channel, let phrase): return end(channel, phrase, at: now)
         case .admit(let isAdmitted, let member, let channel):
-            return decide(isAdmitted, about: member, channel, at: now)
-        case .setRetention(let retention, let channel):
-            setRetention(retention, of: channel, at: now)
-            return []
-        case .drain(let successor): return drain(to: successor, at: now)
-        case .shutDown: return shutDown()
+            return numbers[channel].map { settle(member, isAdmitted ? .admitted : .refused, $0, at: now) } ?? []
+        case .drain(let successor):
+            guard !isDraining else { return [] }
+            isDraining = true
+            return channels.indices.flatMap { number in
+                on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
+            }
+        case .shutDown: return shutDown(at: now)
         case .deadline: return deadline(at: now)
         }
+    }
+
+    private mutating func deadline(at now: Instant) -> [Action] {
+        var due: [Int] = []
+        while let number = deadlines.popDue(at: now) { due.append(number) }
+        var actions = due.sorted().flatMap { on($0, at: now) { channel, _ in channel.deadline(at: now) } }
+        while let id = shared.connections.popDue(at: now) {
+            guard let connection = shared.connections[id] else { continue }
+            switch connection.state {
+            case .refused:
+                shared.connections.remove(id)
+                actions.append(.close(id, .joinRefused, "the join was refused"))
+            case .asking(let number): actions += settle(connection.member, .unanswered, number, at: now)
+            case .enrolling:
+                actions += shared.refuse(id, .relayBusy, "the relay's records do not answer in time", at: now)
+            default: actions += violation(id, "no join in time", at: now)
+            }
+        }
+        return actions
     }
 
     // MARK: Connections
 
     private mutating func connected(
-        _ id: ConnectionID, _ pin: PublicKeyPin, _ state: Connection.State, carriesMedia: Bool, at now: Instant
+        _ id: ConnectionID, _ member: MemberID, _ state: RelayConnections.State, carriesMedia: Bool, at now: Instant
     ) -> [Action] {
-        guard !isShuttingDown, connections.count < limits.connections + limits.connectionsRefused else {
-            return [.close(id, .goingDown, isShuttingDown ? Self.goingDown : "the relay is full")]
+        if isShuttingDown { return [.close(id, .goingDown, Self.goingDown)] }
+        let isTaken = shared.connections.insert(id, of: member, state, carriesMedia: carriesMedia, at: now)
+        return isTaken ? [] : [.close(id, .goingDown, "the relay is full")]
+    }
+
+    /// A message of an unknown kind (nil) changes nothing, but counts: nobody is served at the cost of others.
+    private mutating func receive(_ message: ClientMessage?, from id: ConnectionID, at now: Instant) -> [Action] {
+        guard let connection = shared.connections[id] else { return [] }
+        shared.counters.messagesIn += 1
+        if message == nil { shared.counters.messagesUnknown += 1 }
+        guard hasOwnBound(message, from: id) || shared.connections.takeMessage(from: id, at: now) else {
+            return violation(id, "too many messages", at: now)
         }
-        connections[id] = Connection(
-            member: MemberID(pin), state: state, bucket: TokenBucket(limits: limits, at: now),
-            isSurplus: connections.count >= limits.connections, carriesMedia: carriesMedia)
-        wait(for: id, until: now + limits.joinTime)
-        return []
-    }
-
-    /// A connection that is not a member's may stay until `due`.
-    mutating func wait(for id: ConnectionID, until due: Instant) {
-        pending[id] = due
-        earliestPending = min(earliestPending ?? due, due)
-    }
-
-    /// The connection is a member's now and may stay.
-    mutating func waitNoMore(for id: ConnectionID) { pending[id] = nil }
-
-    /// A message of an unknown kind changes nothing, but counts: nobody is served at the cost of others.
-    private mutating func ignore(from id: ConnectionID, at now: Instant) -> [Action] {
-        guard var connection = connections[id] else { return [] }
-        counters.messagesIn += 1
-        counters.messagesUnknown += 1
-        let isWithinRate = connection.bucket.take(at: now)
-        connections[id] = connection
-        return isWithinRate ? [] : violation(id, "too many messages", at: now)
-    }
-
-    private mutating func receive(_ message: ClientMessage, from id: ConnectionID, at now: Instant) -> [Action] {
-        guard var connection = connections[id] else { return [] }
-        counters.messagesIn += 1
-        let isAskedFor =
-            if case .pushReceipt(let receipt) = message { pushes.awaitsReceipt(receipt.id, from: id) } else { false }
-        let isWithinRate = isAskedFor || message.isRepair || connection.bucket.take(at: now)
-        connections[id] = connection
-        guard isWithinRate else { return violation(id, "too many messages", at: now) }
+        guard let message else { return [] }
+        let member = connection.member
         switch (connection.state, message) {
         case (.refused, _):
             return []
         case (.greeting, .join(let join)):
-            return greet(join, id, connection.member, at: now)
+            return greet(join, id, member, at: now)
         case (.greeting, _), (.greeted, _):
             return violation(id, "early data that is not a join", at: now)
         case (.joining, .join(let join)):
-            return self.join(join, id, connection.member, at: now)
+            return self.join(join, id, member, at: now)
         case (.joining, .invitationRequest(let request)):
-            return giveInvitation(request, to: id, at: now)
-        case (.proving(let channel), .invitationProof(let proof)):
-            return prove(proof, by: id, channel: channel, at: now)
+            return giveInvitation(request, member, on: id, at: now)
+        case (.proving(let number, let tags), .invitationProof(let proof)):
+            return on(number, at: now) {
+                $0.newcomers.prove(proof, tags, member, on: id, to: $0.configuration, &$1, at: now)
+            }
         case (.member, .invitationRequest), (.pushOnly, .invitationRequest), (.member, .invitationProof),
             (.pushOnly, .invitationProof):
             return violation(id, "a request for an invitation after the join", at: now)
         case (_, .leave):
             return [.close(id, .none, "left")] + remove(id, at: now)
-        case (.member(let channel), .floorRequest(let request)):
-            return floorRequest(request, from: id, channel: channel, at: now)
-        case (.member(let channel), .floorRelease(let release)):
-            guard let ssrc = channels[channel].members[id]?.ssrc else { return [] }
-            return apply(
-                .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence),
-                channel: channel, at: now)
-        case (.member(let channel), .receptionReport(let report)):
-            return reported(report, by: id, channel: channel, at: now)
-        case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
-        case (.member(let channel), .repairRequest(let request)):
-            return answer(request, from: id, channel: channel, at: now)
-        case (.member(let channel), .burstListRequest(let request)):
-            return listBursts(request, for: id, channel: channel, at: now)
-        case (.member(let channel), .burstRequest(let request)):
-            return giveBurst(request, to: id, channel: channel, at: now)
-        case (.member(let channel), .successionOffer): return offerSuccession(id, channel: channel)
-        case (.pushOnly, .burstListRequest(let request)): return refuseBursts(request, .notAMember, to: id)
-        case (.pushOnly, .burstRequest(let request)): return refuseBursts(request.id, .notAMember, to: id)
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
-        case (.member, .pushRegister), (.member, .pushUnregister), (.member, .pushReceipt),
-            (.pushOnly, .pushRegister), (.pushOnly, .pushUnregister), (.pushOnly, .pushReceipt):
-            return receivePush(message, from: id, connection.member, at: now)
+        case (.member, .pushRegister(let registration)), (.pushOnly, .pushRegister(let registration)):
+            return pushes.register(registration, by: member, on: id, at: now)
+        case (.member, .pushUnregister(let token)), (.pushOnly, .pushUnregister(let token)):
+            return pushes.unregister(token, by: member, at: now)
+        case (.member, .pushReceipt(let receipt)), (.pushOnly, .pushReceipt(let receipt)):
+            return pushes.receive(receipt, from: id, at: now)
+        case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
+        case (.member(let number), _):
+            return on(number, at: now) { $0.receive(message, from: id, &$1, at: now) }
+        case (.pushOnly, .burstListRequest(let request)): return shared.refuseBursts(request, .notAMember, to: id)
+        case (.pushOnly, .burstRequest(let request)): return shared.refuseBursts(request.id, .notAMember, to: id)
         case (.pushOnly, _):
             return violation(id, "a member's message from a client that is not a member", at: now)
         case (.joining, _), (.enrolling, _), (.proving, _), (.asking, _):
@@ -256,83 +240,144 @@ public struct RelayCore: Sendable {
         }
     }
 
+    /// Whether a message does not count as one of those that a connection may send.
+    private func hasOwnBound(_ message: ClientMessage?, from id: ConnectionID) -> Bool {
+        switch message {
+        case .pushReceipt(let receipt): pushes.awaitsReceipt(receipt.id, from: id)
+        // They come as fast as packets are lost.
+        case .mediaRepair, .repairRequest: true
+        default: false
+        }
+    }
+
+    /// Gives the invitation to a channel nearby, asks for what its rule wants first, or says why not.
+    ///
+    /// No client may ask often, and all clients together may not either: a stranger who asks costs a handshake, and no more.
+    private mutating func giveInvitation(
+        _ request: ClientMessage.InvitationRequest, _ member: MemberID, on id: ConnectionID, at now: Instant
+    ) -> [Action] {
+        guard request.protocolVersion == RelayProtocolLimits.version else {
+            return shared.refuseInvitation(
+                .unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)", to: id)
+        }
+        guard let number = numbers[request.channel], channels[number].configuration.admission != .invited else {
+            return shared.refuseInvitation(.notOpen, "no such channel, or it is not open to everybody", to: id)
+        }
+        guard invitations.take(at: now) else {
+            return shared.refuseInvitation(
+                .tooMany, "too many ask at a time", to: id, retryAfter: limits.invitationRetryTime)
+        }
+        return on(number, at: now) {
+            $0.newcomers.take(request, member, on: id, to: $0.configuration, &$1, at: now)
+        }
+    }
+
+    /// The creator of a channel has decided about a newcomer, or has not in time.
+    private mutating func settle(
+        _ member: MemberID, _ outcome: PendingJoinOutcome, _ number: Int, at now: Instant
+    ) -> [Action] {
+        on(number, at: now) { $0.newcomers.settle(member, outcome, $0.configuration, &$1, at: now) }
+    }
+
     mutating func violation(_ id: ConnectionID, _ what: String, at now: Instant) -> [Action] {
-        guard connections[id] != nil else { return [] }
-        counters.protocolViolations += 1
+        guard shared.connections[id] != nil else { return [] }
+        shared.counters.protocolViolations += 1
         return [.note(.violation(id, what)), .close(id, .protocolViolation, what)] + remove(id, at: now)
     }
 
     mutating func remove(_ id: ConnectionID, at now: Instant) -> [Action] {
         if seededFault("who-is-gone-stays-a-member") { return [] }
-        pending[id] = nil
-        guard let connection = connections.removeValue(forKey: id) else { return [] }
-        pushes.disconnected(id, of: connection.member, at: now)
-        if case .pushOnly(let number) = connection.state,
-            channels[number].pushConnectionOfMember[connection.member] == id
-        {
-            channels[number].pushConnectionOfMember[connection.member] = nil
+        guard let connection = forget(id, at: now) else { return [] }
+        let member = connection.member
+        switch connection.state {
+        case .greeted(.welcomed(let welcome)):
+            shared.secrets.release(welcome.member.ssrc)
+            return []
+        case .asking(let number):
+            return on(number, at: now) { channel, _ in channel.newcomers.remove(id, member, of: channel.name) }
+        case .pushOnly(let number):
+            return on(number, at: now) { channel, _ in channel.leavePushes(id, member) }
+        case .member(let number): return on(number, at: now) { $0.leave(id, &$1, at: now) }
+        case .greeting, .greeted, .joining, .enrolling, .proving, .refused: return []
         }
-        if case .greeted(.welcomed(let welcome)) = connection.state { sources.remove(welcome.member.ssrc) }
-        if case .proving(let number) = connection.state { pendingJoins[number]?.proofs[id] = nil }
-        if case .asking(let number) = connection.state {
-            return stopAsking(id, connection.member, channel: number)
-        }
-        guard case .member(let number) = connection.state else { return [] }
-        guard let member = channels[number].members[id] else { return [] }
-        var actions = takeOut(member, channel: number, at: now)
-        if seededFault("who-has-left-is-not-told") { return actions }
-        actions += announce(.memberLeft(member.id), of: member.id, besides: id, channel: number, at: now)
-        actions.append(.note(.memberLeft(channel: channels[number].name, member: member.id)))
-        return actions
     }
 
-    /// Ends a membership without telling anyone but of the floor, when it held it.
-    mutating func takeOut(_ member: RelayChannel.Member, channel number: Int, at now: Instant) -> [Action] {
-        channels[number].members[member.connection] = nil
-        channels[number].connectionOfMember[member.id] = nil
-        var actions: [Action] = [.stopMedia(member.connection, channel: number)]
-        actions += apply(.left(ssrc: member.ssrc), channel: number, at: now)
-        actions += withdrawSuccession(member.connection, channel: number)
-        sources.remove(member.ssrc)
-        return actions
+    /// A connection is not there any more; its channel does not hear of it by this.
+    @discardableResult
+    mutating func forget(_ id: ConnectionID, at now: Instant) -> RelayConnections.Connection? {
+        let connection = shared.connections.remove(id)
+        if let member = connection?.member { pushes.disconnected(id, of: member, at: now) }
+        return connection
     }
 
-    private mutating func shutDown() -> [Action] {
+    private mutating func shutDown(at now: Instant) -> [Action] {
         isShuttingDown = true
-        let ids = connections.keys.sorted()
-        connections = [:]
-        pendingJoins = [:]
-        pending = [:]
-        for number in channels.indices { channels[number].clear() }
-        keptBytes = 0
+        let ids = shared.connections.ids
+        shared.connections = RelayConnections(limits)
+        for number in channels.indices {
+            _ = on(number, at: now) { channel, shared in
+                _ = channel.empty(&shared)
+                channel.newcomers = Newcomers(channel: number, shared.limits)
+                return []
+            }
+        }
         return ids.map { .close($0, .goingDown, Self.goingDown) }
     }
 
-    private mutating func deadline(at now: Instant) -> [Action] {
-        var actions: [Action] = []
-        for number in channels.indices {
-            if let due = channels[number].floor.nextDeadline, due <= now {
-                actions += apply(.deadline, channel: number, at: now)
-            }
-            changeStore(number) { $0.expire(at: now) }
-            if let due = channels[number].news.nextDeadline, due <= now {
-                actions += tellNews(channel: number, at: now)
-            }
+    // MARK: Media
+
+    /// Decides on a media packet that came from `id`, in a datagram or, when its datagram was lost, on the control stream. It is
+    /// kept when it is forwarded.
+    ///
+    /// - Returns: What to do with the packet, and what else there is to do afterwards (empty in the middle of a burst).
+    public mutating func media(
+        _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
+    ) -> (MediaDecision, [Action]) {
+        shared.counters.packetsIn += 1
+        guard case .member(let number)? = shared.connections[id]?.state else {
+            return (shared.counters.drop(.notJoined), [])
         }
-        for id in pending.filter({ $0.value <= now }).keys.sorted() {
-            if connections[id]?.state == .refused {
-                connections[id] = nil
-                pending[id] = nil
-                actions.append(.close(id, .joinRefused, "the join was refused"))
-            } else if case .asking(let number) = connections[id]?.state {
-                actions += unanswered(id, channel: number, at: now)
-            } else if case .enrolling = connections[id]?.state {
-                actions += refuse(id, .relayBusy, "the relay's records do not answer in time", at: now)
-            } else {
-                actions += violation(id, "no join in time", at: now)
-            }
+        let (decision, actions) = channels[number].media(
+            packet, bytes, isRepaired: isRepaired, from: id, &shared.counters, at: now)
+        return (decision, actions + settle(number, at: now))
+    }
+
+    /// A packet whose datagram was lost: taken as if that had come now.
+    private mutating func repaired(_ packet: [UInt8], from id: ConnectionID, at now: Instant) -> [Action] {
+        guard packet.count <= limits.datagramBytes,
+            let header = packet.withUnsafeBytes({ MediaPacketHeader(parsing: $0) })
+        else {
+            countMalformedMedia()
+            return []
         }
-        earliestPending = pending.values.min()
-        return actions
+        let (decision, actions) = media(header, bytes: packet, isRepaired: true, from: id, at: now)
+        guard case .forward(let channel) = decision else { return actions }
+        shared.counters.packetsRepaired += 1
+        // Who starts to listen with this packet gets it; everything else can wait until it is out.
+        return actions.filter(\.isMediaSwitch) + [.forward(packet, channel: channel, except: id, arrived: now)]
+            + actions.filter { !$0.isMediaSwitch }
+    }
+
+    /// Counts a packet that could not be read as media.
+    public mutating func countMalformedMedia() {
+        shared.counters.packetsIn += 1
+        _ = shared.counters.drop(.malformed)
+    }
+
+    /// An answer of `bytes` bytes to a request for a burst could not be sent, because the connection has not read the previous ones.
+    mutating func burstNotTaken(
+        _ request: BurstRequestID, bytes count: Int, by id: ConnectionID, at now: Instant
+    ) -> [Action] {
+        guard case .member(let number)? = shared.connections[id]?.state else { return [] }
+        return on(number, at: now) { $0.burstNotTaken(request, bytes: count, by: id, &$1) }
+    }
+
+    /// A push came from outside.
+    public mutating func push(_ request: PushRequest, at now: Instant) -> (PushVerdict, [Action]) {
+        guard !isShuttingDown, !isDraining else { return (.shutDown, []) }
+        shared.counters.pushesIn += 1
+        let (verdict, actions) = pushes.push(request, id: shared.secrets.pushID(), at: now)
+        if case .accepted = verdict { shared.counters.pushesAccepted += 1 }
+        return (verdict, actions)
     }
 }

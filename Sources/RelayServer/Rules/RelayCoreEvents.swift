@@ -1,5 +1,6 @@
 // The events, actions and milestones of the relay's rules.
 import Cryptography
+import MonotonicTime
 import RelayProtocol
 import Vocabulary
 
@@ -56,12 +57,6 @@ extension RelayCore {
         case shutDown
         /// `nextDeadline` has come, or may have.
         case deadline
-
-        /// Whether `nextDeadline` may be earlier after it. Not so with what each of thousands of listeners says every few seconds: every
-        /// channel's deadline would be looked at for nothing.
-        var maySetDeadline: Bool {
-            if case .message(_, .receptionReport) = self { false } else { true }
-        }
     }
 
     /// What a relay has to do.
@@ -78,14 +73,22 @@ extension RelayCore {
         case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
         /// From now on no media go to that connection.
         case stopMedia(ConnectionID, channel: Int)
-        /// Send a packet that came on a control stream to every listener of the channel but its sender.
-        case forward([UInt8], channel: Int, except: ConnectionID)
+        /// Send a packet to every listener of the channel but its sender; it was read at `arrived`.
+        case forward([UInt8], channel: Int, except: ConnectionID, arrived: Instant)
         /// Open a stream to a connection and send this on it, to its end.
         case answerRepair(ConnectionID, [UInt8])
         /// The same in answer to a request for a burst, which is to be refused when the connection takes no more now.
         case answerBurst(ConnectionID, BurstRequestID, [UInt8])
         /// Tell the log.
         case note(RelayMilestone)
+
+        /// Whether it changes who gets media.
+        var isMediaSwitch: Bool {
+            switch self {
+            case .startMedia, .stopMedia: true
+            default: false
+            }
+        }
     }
 
     /// What is to be done with a media packet.
@@ -96,6 +99,9 @@ extension RelayCore {
         case drop(MediaDrop)
     }
 }
+
+/// What the parts of a relay's rules say is to be done.
+typealias RelayAction = RelayCore.Action
 
 /// The milestones of a relay's log, in order.
 public enum RelayMilestone: Sendable, Equatable {
@@ -145,18 +151,6 @@ public enum RelayMilestone: Sendable, Equatable {
     case pushTokenDead(member: MemberID, PushToken)
     /// A push was accepted, or went out at last.
     case push(PushToken, PushID, PushFate)
-}
-
-/// The outcome of a join request to a channel's creator.
-public enum PendingJoinOutcome: Sendable, Equatable {
-    /// The creator let it in.
-    case admitted
-    /// The creator did not.
-    case refused
-    /// The creator did not answer in time.
-    case unanswered
-    /// It waits no more, or the channel has ended.
-    case gone
 }
 
 /// What a burst came to, as the relay saw it.

@@ -79,5 +79,9 @@ public struct RelayCounters: Sendable, Equatable {
     /// Media packets dropped for any reason.
     public var droppedTotal: Int { drops.reduce(0, +) }
 
-    mutating func count(_ reason: MediaDrop) { drops[reason.rawValue] += 1 }
+    /// Counts a packet that is dropped.
+    mutating func drop(_ reason: MediaDrop) -> RelayCore.MediaDecision {
+        drops[reason.rawValue] += 1
+        return .drop(reason)
+    }
 }

@@ -32,14 +32,6 @@ public struct RelayEnrolment: Sendable, Hashable {
     public var member: MemberID
     /// What it calls itself.
     public var name: DisplayName
-
-    /// A client with an invitation.
-    public init(channel: ChannelID, token: InvitationToken, member: MemberID, name: DisplayName) {
-        self.channel = channel
-        self.token = token
-        self.member = member
-        self.name = name
-    }
 }
 
 /// What becomes of a `RelayEnrolment`.

@@ -34,17 +34,4 @@ public struct LatencyHistogram: Sendable, Equatable {
         for index in counts.indices { counts[index] += other.counts[index] }
         sum &+= other.sum
     }
-
-    /// A time, in microseconds, that at least this share of what was counted did not exceed: the end of its class. `nil` when nothing
-    /// was counted, or when it is beyond the last bound.
-    public func bound(ofShare share: Double) -> Int64? {
-        let wanted = Double(total) * share
-        guard total > 0 else { return nil }
-        var seen = 0
-        for (bound, count) in zip(Self.bounds, counts) {
-            seen += count
-            if Double(seen) >= wanted { return bound }
-        }
-        return nil
-    }
 }

@@ -92,7 +92,7 @@ final class RelayEngine: @unchecked Sendable {
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
         carryOut(core.handle(event, at: now), at: now)
-        if event.maySetDeadline || core.isDraining { arm() }
+        arm()
         if core.isDrained { drainedHandler?() }
     }
 
@@ -111,82 +111,79 @@ final class RelayEngine: @unchecked Sendable {
 
     private func carryOut(_ action: RelayCore.Action, at now: Instant) {
         switch action {
-        case .send(let message, let recipients): send(message.framed(), to: recipients)
+        case .send(let message, let recipients):
+            guard workers.count > 1, recipients.count > 1 else { return order(action, recipients.first) }
+            // Framed once for the recipients of all workers.
+            carryOut(.sendSeries(MessageSeries([message.framed()]), to: recipients.map { .init($0) }), at: now)
         case .sendSeries(let series, let recipients):
             for number in workers.indices {
                 let own =
                     workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
-                if !own.isEmpty { order(.sendSeries(series, to: own), of: number) }
+                if !own.isEmpty { order(.action(.sendSeries(series, to: own)), of: number) }
             }
-        case .close(let id, let code, let reason): order(.close(id, code, reason), of: numbers.worker(of: id))
         case .enrol(let id, let enrolment):
             guard let enrol else {
                 return handle(.enrolled(id, enrolment, .refused(.other, "the relay enrols no members")))
             }
             enrol(id, enrolment)
-        case .startMedia(let id, let channel, let key, _):
-            let worker = numbers.worker(of: id)
+        case .startMedia(let id, let channel, _, _):
             if workers.count > 1 {
                 while audiences.count <= channel {
                     audiences.append(Array(repeating: [], count: workers.count))
                 }
-                audiences[channel][worker].insert(id)
+                audiences[channel][numbers.worker(of: id)].insert(id)
             }
-            order(.startMedia(id, channel: channel, key: key), of: worker)
+            order(action, id)
         case .stopMedia(let id, let channel):
-            let worker = numbers.worker(of: id)
-            if audiences.indices.contains(channel) { audiences[channel][worker].remove(id) }
-            order(.stopMedia(id, channel: channel), of: worker)
-        case .forward(let packet, let channel, let talker):
-            forward(packet, channel: channel, except: talker, arrived: now)
-        case .answerRepair(let id, let bytes): order(.answerRepair(id, bytes), of: numbers.worker(of: id))
-        case .answerBurst(let id, let request, let bytes):
-            order(.answerBurst(id, request, bytes), of: numbers.worker(of: id))
+            if audiences.indices.contains(channel) { audiences[channel][numbers.worker(of: id)].remove(id) }
+            order(action, id)
+        case .forward(_, let channel, let talker, _):
+            // The other workers first: they send while this one does.
+            if audiences.indices.contains(channel) {
+                for number in workers.indices.dropFirst() {
+                    let audience = audiences[channel][number]
+                    if audience.count > (audience.contains(talker) ? 1 : 0) { order(.action(action), of: number) }
+                }
+            }
+            order(.action(action), of: 0)
+        case .close(let id, _, _), .answerRepair(let id, _), .answerBurst(let id, _, _): order(action, id)
         case .note(let milestone):
             log.milestone(milestone, at: now)
             milestoneHandler?(milestone, now)
         }
     }
 
-    private func send(_ bytes: [UInt8], to recipients: [ConnectionID]) {
-        if recipients.count == 1 { return order(.send(bytes, to: recipients), of: numbers.worker(of: recipients[0])) }
-        for number in workers.indices {
-            let own = workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0) == number }
-            if !own.isEmpty { order(.send(bytes, to: own), of: number) }
-        }
+    /// Has the worker of a connection carry out an action; nil: it is for nobody.
+    private func order(_ action: RelayCore.Action, _ id: ConnectionID?) {
+        if let id { order(.action(action), of: numbers.worker(of: id)) }
     }
 
     private func order(_ order: RelayWorkerOrder, of number: Int) {
         let worker = workers[number]
         guard let orders = worker.orders else { return worker.carryOut(order) }
-        if !orders.post(order, mayBeLost: order.mayBeLost) { lost(order, of: worker) }
+        guard !orders.post(order, mayBeLost: order.mayBeLost) else { return }
+        // The worker's mailbox is full: the dropped order is counted, and its requester is informed.
+        switch order {
+        case .action(.forward): worker.tally.withLock { $0.mediaDropped += 1 }
+        case .action(.answerRepair): worker.tally.withLock { $0.repairsRefused += 1 }
+        case .action(.answerBurst(let id, let request, let bytes)): burstNotTaken(request, bytes: bytes.count, by: id)
+        case .action, .returnCredit, .count: break
+        }
     }
 
-    /// A worker's mailbox is full: the dropped order is counted, and its requester is informed.
-    private func lost(_ order: RelayWorkerOrder, of worker: RelayWorker) {
-        switch order {
-        case .forward: worker.tally.withLock { $0.mediaDropped += 1 }
-        case .answerRepair: worker.tally.withLock { $0.repairsRefused += 1 }
-        case .answerBurst(let id, let request, let bytes):
-            carryOut(core.burstNotTaken(request, bytes: bytes.count, by: id), at: .now)
-        case .send, .sendSeries, .close, .startMedia, .stopMedia, .returnCredit, .count: break
-        }
+    private func burstNotTaken(_ request: BurstRequestID, bytes: Int, by id: ConnectionID) {
+        let now = Instant.now
+        carryOut(core.burstNotTaken(request, bytes: bytes, by: id, at: now), at: now)
     }
 
     /// Wakes at the next deadline of the rules. A timer that turns out early costs one wake; none runs while nothing is
     /// under way.
     private func arm() {
-        guard let deadline = core.nextDeadline else {
-            timer?.timer.cancel()
-            timer = nil
-            return
-        }
-        arm(deadline)
-    }
-
-    private func arm(_ deadline: Instant) {
-        if let timer, timer.timer.isPending, timer.deadline <= deadline { return }
+        let deadline = core.nextDeadline
+        if let deadline, let timer, timer.timer.isPending, timer.deadline <= deadline { return }
         timer?.timer.cancel()
+        timer = nil
+        guard let deadline else { return }
         timer = (
             deadline,
             loop.schedule(at: deadline) { [weak self] in
@@ -207,12 +204,11 @@ final class RelayEngine: @unchecked Sendable {
         case .media(let header, let packet, let id, let arrived):
             media(header, packet, from: id, arrived: arrived)
         case .repairRequest(let request, let id): handle(.message(id, request))
-        case .burstNotTaken(let id, let request, let bytes):
-            carryOut(core.burstNotTaken(request, bytes: bytes, by: id), at: .now)
+        case .burstNotTaken(let id, let request, let bytes): burstNotTaken(request, bytes: bytes, by: id)
         case .read(let id, let bytes): order(.returnCredit(id, bytes: bytes), of: numbers.worker(of: id))
         case .malformedMedia(let id):
             core.countMalformedMedia()
-            log.dropped(.malformed, from: id, at: .now)
+            log.fault(.dropped, id, .malformed)
         }
     }
 
@@ -221,31 +217,95 @@ final class RelayEngine: @unchecked Sendable {
         let (decision, actions) = core.media(header, bytes: packet, from: id, at: now)
         switch decision {
         case .drop(let reason):
-            log.dropped(reason, from: id, at: now)
-            for action in actions { carryOut(action, at: now) }
+            log.fault(.dropped, id, reason, at: now)
+            carryOut(actions, at: now)
         case .forward(let channel):
             // Who starts to listen with this packet gets it; everything else can wait until it is out.
             for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
-            forward(packet, channel: channel, except: id, arrived: arrived)
+            carryOut(.forward(packet, channel: channel, except: id, arrived: arrived), at: now)
             for action in actions where !action.isMediaSwitch { carryOut(action, at: now) }
-            if let deadline = core.floorDeadline(channel: channel) {
-                arm(deadline)
-            } else {
-                // The burst is over, which may let others go.
-                arm()
+            arm()
+        }
+    }
+
+    // MARK: Statistics
+
+    /// What the workers have counted. Those of other threads count their connections and what came to the port only when they
+    /// are asked, so of these the answer is what they were at the last time.
+    private var tallies: [RelayWorkerTally] {
+        workers.map { worker in
+            if let orders = worker.orders { orders.post(.count, mayBeLost: true) } else { worker.count() }
+            return worker.tally.withLock { $0 }
+        }
+    }
+
+    /// What was counted since the start.
+    var counters: RelayCounters { total(of: tallies) }
+
+    private func total(of tallies: [RelayWorkerTally]) -> RelayCounters {
+        var counters = core.counters
+        for tally in tallies {
+            counters.packetsOut += tally.packetsOut
+            counters.packetsNotSent += tally.packetsNotSent + tally.mediaDropped
+            counters.strayPackets += tally.strayPackets
+            counters.repairsRefused += tally.repairsRefused
+        }
+        return counters
+    }
+
+    /// The statistics for the operator.
+    var statistics: RelayStatistics {
+        let tallies = tallies
+        var transport = RelayStatistics.Transport()
+        var forwarding = LatencyHistogram()
+        for tally in tallies {
+            transport.add(tally.transport)
+            forwarding.add(tally.forwarding)
+        }
+        return RelayStatistics(
+            uptime: .now - startedAt, connections: tallies.reduce(0) { $0 + $1.connections },
+            counters: total(of: tallies), transport: transport, forwarding: forwarding,
+            pushTokens: core.pushTokenCount, isDraining: core.isDraining, channels: core.channelStatistics,
+            keptBytes: core.keptBytes)
+    }
+
+    // MARK: Places of connections
+
+    /// Stateless resets that are sent at once…
+    private static let resetsAtOnce = 10
+    /// …and how much later the next: a thousand a second, as many as come back in that time.
+    private static let resetInterval: Duration = .milliseconds(10)
+    /// A reset may get lost: all of them are sent again so much later.
+    private static let secondRound: Duration = .milliseconds(500)
+
+    /// Has `keep` called with where the connections are, a moment after that has changed.
+    private func keepPlaces(every interval: Duration, _ keep: @escaping @Sendable (String) -> Void) {
+        let loop = loop
+        places = ConnectionPlaces { [weak self] in
+            loop.execute { [weak self] in
+                loop.schedule(after: interval) { [weak self] in if let places = self?.places { keep(places.take()) } }
             }
         }
     }
 
-    /// The other workers first: they send while this one does.
-    private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
-        let forward = RelayWorkerOrder.forward(packet, channel: channel, except: talker, arrived: arrived)
-        if audiences.indices.contains(channel) {
-            for number in workers.indices.dropFirst() {
-                let audience = audiences[channel][number]
-                if audience.count > (audience.contains(talker) ? 1 : 0) { order(forward, of: number) }
-            }
+    /// Informs the connections of an earlier relay with the same keys that it is gone. A client that has already
+    /// reconnected is not affected, because it uses another port.
+    private func callBack(_ text: String) {
+        let bound = limits.connections + limits.connectionsRefused
+        let former = text.split(separator: "\n").prefix(bound).compactMap { QUICPeerPlace(text: $0) }
+        guard !former.isEmpty else { return }
+        logger.info("former connections are told of the restart", metadata: ["count": "\(former.count)"])
+        callBack(former, from: 0, isLast: false)
+    }
+
+    private func callBack(_ former: [QUICPeerPlace], from start: Int, isLast: Bool) {
+        guard !workers.isEmpty else { return }
+        let end = min(start + Self.resetsAtOnce, former.count)
+        for place in former[start..<end] { endpoint.sendReset(to: place) }
+        let isRoundOver = end == former.count
+        guard !isRoundOver || !isLast else { return }
+        loop.schedule(after: isRoundOver ? Self.secondRound : Self.resetInterval) { [weak self] in
+            self?.callBack(former, from: isRoundOver ? 0 : end, isLast: isLast || isRoundOver)
         }
-        order(forward, of: 0)
     }
 }

@@ -9,51 +9,40 @@ final class RelayLog {
     /// At most one line of a kind of fault in this time; the next one says how many there were.
     private static let faultInterval: Duration = .seconds(10)
 
-    private enum Fault: Hashable {
-        case dropped(MediaDrop)
-        case violation
-        case refusal
-        case slowPeer
-        case unknownMessage
-        case noSealer
-        case exhausted
-        case pushTokenRefused
+    /// What clients do wrong, in the words of the log.
+    enum Fault: String {
+        case dropped = "media dropped"
+        case violation = "connection closed: protocol violation"
+        case refusal = "join refused"
+        case slowPeer = "connection closed: it does not read control messages"
+        case unknownMessage = "control message of an unknown kind ignored"
+        case noSealer = "a connection gets no media: its key cannot be used"
+        case exhausted = "connection closed: its packet counter is used up"
+        case pushTokenRefused = "push token refused"
     }
 
+    private struct Kind: Hashable { let fault: Fault, reason: MediaDrop? }
+
     private let logger: Logger
-    private var faults: [Fault: (last: Instant, suppressed: Int)] = [:]
+    private var faults: [Kind: (lines: TokenBucket, suppressed: Int)] = [:]
 
     init(logger: Logger) { self.logger = logger }
 
-    private func fault(_ fault: Fault, _ text: String, _ metadata: Logger.Metadata, at now: Instant = .now) {
-        if let (last, suppressed) = faults[fault], now - last < Self.faultInterval {
-            faults[fault] = (last, suppressed + 1)
-            return
-        }
-        var metadata = metadata
-        if let suppressed = faults[fault]?.suppressed, suppressed > 0 { metadata["more"] = "\(suppressed)" }
-        faults[fault] = (now, 0)
-        logger.warning("\(text)", metadata: metadata)
-    }
-
-    func dropped(_ reason: MediaDrop, from id: ConnectionID, at now: Instant) {
-        fault(.dropped(reason), "media dropped", ["reason": "\(reason)", "connection": "\(id)"], at: now)
-    }
-
-    func slowPeer(_ id: ConnectionID) {
-        fault(.slowPeer, "connection closed: it does not read control messages", ["connection": "\(id)"])
-    }
-
-    func unknownMessage(_ id: ConnectionID) {
-        fault(.unknownMessage, "control message of an unknown kind ignored", ["connection": "\(id)"])
-    }
-
-    func noSealer(_ id: ConnectionID) {
-        fault(.noSealer, "a connection gets no media: its key cannot be used", ["connection": "\(id)"])
-    }
-
-    func exhausted(_ id: ConnectionID) {
-        fault(.exhausted, "connection closed: its packet counter is used up", ["connection": "\(id)"])
+    /// Tells of a fault, unless its kind was told of just now.
+    func fault(
+        _ fault: Fault, _ id: ConnectionID? = nil, _ reason: MediaDrop? = nil,
+        more: @autoclosure () -> Logger.Metadata = [:], at now: Instant = .now
+    ) {
+        let kind = Kind(fault: fault, reason: reason)
+        var state = faults[kind] ?? (TokenBucket(depth: 1, every: Self.faultInterval, at: now), 0)
+        let isTold = state.lines.take(at: now)
+        faults[kind] = (state.lines, isTold ? 0 : state.suppressed + 1)
+        guard isTold else { return }
+        var metadata = more()
+        if let id { metadata["connection"] = "\(id)" }
+        if let reason { metadata["reason"] = "\(reason)" }
+        if state.suppressed > 0 { metadata["more"] = "\(state.suppressed)" }
+        logger.warning("\(fault.rawValue)", metadata: metadata)
     }
 
     func moved(_ id: ConnectionID, to address: SocketAddress) {
@@ -74,17 +63,14 @@ final class RelayLog {
             info("member enrolled", channel, now, ["member": "\(member)", "name": "\(name)"])
         case .memberRevoked(let channel, let member, let connections):
             info("member removed", channel, now, ["member": "\(member)", "connections": "\(connections)"])
-        case .memberLeft(let channel, let member):
-            info("member left", channel, now, ["member": "\(member)"])
+        case .memberLeft(let channel, let member): info("member left", channel, now, ["member": "\(member)"])
         case .joinPending(let channel, let member, let name):
             info("newcomer waiting to be admitted", channel, now, ["member": "\(member)", "name": "\(name)"])
         case .joinSettled(let channel, let member, let fate):
             info("newcomer no longer waiting", channel, now, ["member": "\(member)", "fate": "\(fate)"])
-        case .wrongCode(let channel, let member):
-            info("wrong code", channel, now, ["member": "\(member)"])
+        case .wrongCode(let channel, let member): info("wrong code", channel, now, ["member": "\(member)"])
         case .joinRefused(let id, let cause, let phrase):
-            fault(
-                .refusal, "join refused", ["connection": "\(id)", "cause": "\(cause)", "phrase": "\(phrase)"], at: now)
+            fault(.refusal, id, more: ["cause": "\(cause)", "phrase": "\(phrase)"], at: now)
         case .floorGranted(let channel, let member, let requestID):
             info("floor granted", channel, now, ["member": "\(member)", "request": "\(requestID)"])
         case .floorDenied(let channel, let member, let requestID, let cause):
@@ -124,9 +110,7 @@ final class RelayLog {
                 "push token registered",
                 metadata: ["member": "\(member)", "token": "\(token)", "topic": "\(topic)"])
         case .pushTokenRefused(let member, let token, let cause):
-            fault(
-                .pushTokenRefused, "push token refused",
-                ["member": "\(member)", "token": "\(token)", "cause": "\(cause)"], at: now)
+            fault(.pushTokenRefused, more: ["member": "\(member)", "token": "\(token)", "cause": "\(cause)"], at: now)
         case .pushTokenDead(let member, let token):
             logger.info("push token dead", metadata: ["member": "\(member)", "token": "\(token)"])
         case .push(let token, let id, let fate):
@@ -134,15 +118,11 @@ final class RelayLog {
                 "push",
                 metadata: ["token": "\(token)", "push": "\(id)", "fate": "\(fate)", "t": "\(now.nanoseconds)"])
         case .violation(let id, let what):
-            fault(
-                .violation, "connection closed: protocol violation", ["connection": "\(id)", "what": "\(what)"],
-                at: now)
+            fault(.violation, id, more: ["what": "\(what)"], at: now)
         }
     }
 
-    private func info(
-        _ text: Logger.Message, _ channel: DisplayName, _ now: Instant, _ metadata: Logger.Metadata
-    ) {
+    private func info(_ text: Logger.Message, _ channel: DisplayName, _ now: Instant, _ metadata: Logger.Metadata) {
         logger.info(
             text,
             metadata: metadata.merging(["channel": "\(channel)", "t": "\(now.nanoseconds)"]) { own, _ in own })

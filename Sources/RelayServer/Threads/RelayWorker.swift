@@ -86,10 +86,19 @@ final class RelayWorker: @unchecked Sendable {
 
     // MARK: Orders
 
-    /// Does what the rules say. Called on the loop.
+    /// Does what it is told. Called on the loop.
     func carryOut(_ order: RelayWorkerOrder) {
         switch order {
-        case .send(let bytes, let recipients):
+        case .action(let action): carryOut(action)
+        case .returnCredit(let id, let bytes): peers[id]?.stream?.returnCredit(bytes)
+        case .count: count()
+        }
+    }
+
+    private func carryOut(_ action: RelayCore.Action) {
+        switch action {
+        case .send(let message, let recipients):
+            let bytes = message.framed()
             for id in recipients { if let peer = peers[id] { send(bytes, to: peer) } }
         case .sendSeries(let series, let recipients):
             let whole = series.pieces()
@@ -104,12 +113,12 @@ final class RelayWorker: @unchecked Sendable {
             places?.set(nil, of: id)
             peer.detach()
             peer.connection.close(code: code.rawValue, reason: reason)
-        case .startMedia(let id, let channel, let key):
+        case .startMedia(let id, let channel, let key, _):
             // Channels may be added while it runs.
             while groups.count <= channel { groups.append(ListenerGroup()) }
             guard let peer = peers[id] else { return }
             guard peer.makeSealer(key, maximum: limits.downlinkPackets) else {
-                log.noSealer(id)
+                log.fault(.noSealer, id)
                 return
             }
             groups[channel].insert(peer)
@@ -126,14 +135,13 @@ final class RelayWorker: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 _ = report(.burstNotTaken(id, request, bytes: bytes.count))
             }
-        case .returnCredit(let id, let bytes): peers[id]?.stream?.returnCredit(bytes)
-        case .count: count()
+        case .enrol, .note: break  // The engine's.
         }
     }
 
     private func send(_ bytes: [UInt8], to peer: RelayPeer) {
         guard peer.connection.isOpen, !peer.send(bytes, limit: limits.controlBacklog) else { return }
-        log.slowPeer(peer.id)
+        log.fault(.slowPeer, peer.id)
         peer.connection.close(code: RelayCloseCode.internalError.rawValue, reason: "control messages are not read")
     }
 
@@ -152,7 +160,7 @@ final class RelayWorker: @unchecked Sendable {
             tally.packetsNotSent += result.failed
         }
         for id in group.removeExhausted() {
-            log.exhausted(id)
+            log.fault(.exhausted, id)
             peers[id]?.connection.close(
                 code: RelayCloseCode.internalError.rawValue, reason: "the connection's packet counter is used up")
         }
@@ -272,7 +280,7 @@ extension RelayWorker: QUICConnectionDelegate {
                 tell(.message(peer.id, try ClientMessage(parsing: message)))
             } catch {
                 guard error.isViolation else {
-                    log.unknownMessage(peer.id)
+                    log.fault(.unknownMessage, peer.id)
                     tell(.unknownMessage(peer.id))
                     continue
                 }

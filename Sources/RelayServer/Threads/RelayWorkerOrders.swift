@@ -4,24 +4,10 @@ import Reactor
 import RelayProtocol
 import Synchronization
 
-/// What a worker has to do, by the relay's rules.
+/// What a worker has to do.
 enum RelayWorkerOrder: Sendable {
-    /// Send a framed control message to each of the connections.
-    case send([UInt8], to: [ConnectionID])
-    /// Send control messages, to some of the connections without the first ones.
-    case sendSeries(MessageSeries, to: [MessageSeries.Recipient])
-    /// Close a connection.
-    case close(ConnectionID, RelayCloseCode, String)
-    /// From now on the channel's media go to that connection too, with trailers under the key.
-    case startMedia(ConnectionID, channel: Int, key: DownlinkKey)
-    /// From now on no media go to that connection.
-    case stopMedia(ConnectionID, channel: Int)
-    /// Send a packet to every listener of the channel but its sender; it was read at `arrived`.
-    case forward([UInt8], channel: Int, except: ConnectionID, arrived: Instant)
-    /// Open a stream to a connection and send this on it, to its end.
-    case answerRepair(ConnectionID, [UInt8])
-    /// The same in answer to a request for a burst.
-    case answerBurst(ConnectionID, BurstRequestID, [UInt8])
+    /// An action of the relay's rules, for this worker's connections.
+    case action(RelayCore.Action)
     /// The rules have taken so many bytes of a connection's control stream: its peer may send as many more.
     case returnCredit(ConnectionID, bytes: Int)
     /// Count connections and packets for the next query.
@@ -31,8 +17,8 @@ enum RelayWorkerOrder: Sendable {
     /// asked for again, and who wants a count asks again. What changes who is a member, who talks and who listens is never lost.
     var mayBeLost: Bool {
         switch self {
-        case .forward, .answerRepair, .answerBurst, .count: true
-        case .send, .sendSeries, .close, .startMedia, .stopMedia, .returnCredit: false
+        case .action(.forward), .action(.answerRepair), .action(.answerBurst), .count: true
+        case .action, .returnCredit: false
         }
     }
 }

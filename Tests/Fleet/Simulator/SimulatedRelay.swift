@@ -54,7 +54,7 @@ final class SimulatedRelay {
 
     /// The device whose member is the first to host the channel after it.
     var firstSuccessor: Int? {
-        core.channels.first?.successors.first.flatMap { connections[$0]?.device }
+        core.channels.first?.succession.connections.first.flatMap { connections[$0]?.device }
     }
 
     /// Whether it takes members now.
@@ -319,7 +319,7 @@ final class SimulatedRelay {
             if sealers[id] == nil { sealers[id] = try? DownlinkSealer(key: key) }
             if listeners[channel]?.contains(id) != true { listeners[channel, default: []].append(id) }
         case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
-        case .forward(let packet, let channel, let talker): forward(packet, channel: channel, except: talker)
+        case .forward(let packet, let channel, let talker, _): forward(packet, channel: channel, except: talker)
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
         case .enrol: break  // Its roster is open.
         case .note(let milestone):

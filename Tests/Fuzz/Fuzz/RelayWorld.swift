@@ -218,8 +218,8 @@ struct RelayWorld {
             expect(channel.floor.holders.count <= channel.floor.rules.talkersMaximum, "so many talk at most")
             expect(channel.members.count <= core.limits.membersPerChannel, "so many are members at most")
         }
-        expect(core.connections.count <= core.limits.connections, "so many are connected at most")
-        for id in core.connections.keys { expect(open.contains(id), "nobody is kept who is gone") }
+        expect(core.shared.connections.count <= core.limits.connections, "so many are connected at most")
+        for id in core.shared.connections.ids { expect(open.contains(id), "nobody is kept who is gone") }
     }
 
     private mutating func check(_ actions: [RelayCore.Action]) {
@@ -251,7 +251,7 @@ struct RelayWorld {
                 expect(open.contains(id), "who is there is answered")
                 expect(request.rawValue == burstRequests[id], "the last request is answered")
                 read(stream, isBurst: true)
-            case .forward(_, let channel, _): expect(channel == 0, "there is one channel")
+            case .forward(_, let channel, _, _): expect(channel == 0, "there is one channel")
             default: break
             }
         }

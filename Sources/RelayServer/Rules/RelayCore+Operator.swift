@@ -1,0 +1,94 @@
+// What a relay's operator does while it runs, and sees: members that are removed, keys, channels that end, draining.
+import MonotonicTime
+import RelayProtocol
+
+extension RelayCore {
+    // MARK: Members
+
+    /// Removes members. Their connections are closed, pending handshakes included, and a new media key is used from now
+    /// on, unless the channel is end-to-end encrypted.
+    mutating func revoke(_ members: [MemberID], from channel: ChannelID, at now: Instant) -> [Action] {
+        for member in members { roster.revoke(member, from: channel) }
+        guard let number = numbers[channel], !members.isEmpty else { return [] }
+        let connections = shared.connections.of(members, on: channel, number)
+        var actions: [Action] = []
+        for member in members {
+            let its = connections[member] ?? []
+            for id in its {
+                actions += [.close(id, .revoked, "the member was removed from the channel")] + remove(id, at: now)
+            }
+            shared.counters.membersRevoked += 1
+            // Of thousands at once, the log tells those that it told the coming of.
+            guard !its.isEmpty || members.count == 1 else { continue }
+            let name = channels[number].name
+            actions.append(.note(.memberRevoked(channel: name, member: member, connections: its.count)))
+        }
+        return actions + renewMediaKey(number, at: now)
+    }
+
+    /// Lets a member that was removed come again, or changes what a member may do.
+    mutating func readmit(
+        _ member: MemberID, to channel: ChannelID, as membership: RelayMembership, at now: Instant
+    ) -> [Action] {
+        roster.readmit(member, to: channel, as: membership)
+        guard let number = numbers[channel], let id = channels[number].members.connections[member] else { return [] }
+        return on(number, at: now) { channel, _ in channel.readmit(id, as: membership, at: now) }
+    }
+
+    mutating func renewMediaKey(_ number: Int, at now: Instant) -> [Action] {
+        let roster = roster.members(of: channels[number].configuration.id)
+        return on(number, at: now) { $0.renewMediaKey(roster, &$1, at: now) }
+    }
+
+    // MARK: Ends
+
+    /// Whether it takes nobody any more, and all have gone.
+    public var isDrained: Bool { isDraining && channels.allSatisfy(\.isDeserted) }
+
+    /// Sends away those on channels where nobody talks any more, once the last word has reached them.
+    mutating func closeQuietChannels(at now: Instant) -> [Action] {
+        if seededFault("a-relay-that-drains-keeps-its-members") { return [] }
+        return channels.indices.filter { channels[$0].isClosing(at: now) }
+            .flatMap { dismiss($0, .goingDown, Self.goingDown, at: now) }
+    }
+
+    /// Ends a channel for all its members, who do not come back.
+    mutating func end(_ channel: ChannelID, _ phrase: String, at now: Instant) -> [Action] {
+        guard let number = numbers[channel], !seededFault("a-deleted-channel-goes-on") else { return [] }
+        return dismiss(number, .channelEnded, phrase, at: now)
+            + on(number, at: now) { $0.refuseNewcomers(&$1, at: now) }
+    }
+
+    /// Sends away everybody on a channel. Nobody is told that the others leave: they leave themselves.
+    private mutating func dismiss(
+        _ number: Int, _ code: RelayCloseCode, _ phrase: String, at now: Instant
+    ) -> [Action] {
+        var gone: [ConnectionID] = []
+        let actions = on(number, at: now) { channel, shared in
+            gone = channel.empty(&shared)
+            return gone.flatMap { [.stopMedia($0, channel: number), .close($0, code, phrase)] }
+        }
+        for id in gone { forget(id, at: now) }
+        return actions
+    }
+
+    // MARK: What it serves
+
+    /// The channels served, in the order they came.
+    var channelConfigurations: [RelayChannelConfiguration] { channels.map(\.configuration) }
+    /// The statistics of the channels.
+    var channelStatistics: [RelayStatistics.Channel] { channels.map { .init($0) } }
+
+    /// A channel as it is configured now; nil when it is not served.
+    func configuration(of channel: ChannelID) -> RelayChannelConfiguration? { served(channel)?.configuration }
+
+    /// The number of members of a channel.
+    public func memberCount(of channel: ChannelID) -> Int { served(channel)?.members.count ?? 0 }
+
+    /// The members that are connected to a channel, by the names that they have now; nil when it is not served.
+    public func connectedMembers(of channel: ChannelID) -> [MemberID: DisplayName]? {
+        served(channel)?.members.names
+    }
+
+    private func served(_ channel: ChannelID) -> RelayChannel? { numbers[channel].map { channels[$0] } }
+}

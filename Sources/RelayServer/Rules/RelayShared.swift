@@ -1,0 +1,77 @@
+// What all channels of a relay share: its connections, its counters, its random numbers, and the bounds of kept bursts. Pure.
+import MonotonicTime
+import RelayProtocol
+
+/// The state of a relay that belongs to none of its channels. A channel gets it together with what it is to do.
+struct RelayShared: Sendable {
+    let limits: RelayLimits
+    var connections: RelayConnections
+    var counters = RelayCounters()
+    var secrets: RelaySecrets
+    var bursts: BurstBudget
+    /// Who broke the protocol just now, and how.
+    var violation: (id: ConnectionID, what: String)?
+
+    init(_ limits: RelayLimits, _ random: any RandomNumberGenerator & Sendable, at now: Instant) {
+        self.limits = limits
+        connections = RelayConnections(limits)
+        secrets = RelaySecrets(random)
+        bursts = BurstBudget(limits, at: now)
+    }
+
+    // MARK: Refusals
+
+    /// A client breaks the protocol: it is to be closed when its channel is done with what it was doing.
+    mutating func violates(_ id: ConnectionID, _ what: String) -> [RelayAction] {
+        violation = (id, what)
+        return []
+    }
+
+    /// A client is not let in. It has a moment to read why.
+    mutating func refuse(_ id: ConnectionID, _ cause: JoinRefusal, _ phrase: String, at now: Instant) -> [RelayAction] {
+        counters.joinsRefused += 1
+        connections.advance(id, to: .refused, until: now + limits.refusalTime)
+        return [
+            .send(.joinRefused(.init(cause: cause, phrase: phrase)), to: [id]),
+            .note(.joinRefused(id, cause, phrase)),
+        ]
+    }
+
+    mutating func invite(_ id: ConnectionID, to channel: RelayChannelConfiguration, codeTag: [UInt8]? = nil)
+        -> [RelayAction]
+    {
+        guard case .nearby(_, _, let mediaKey) = channel.admission else { return [] }
+        counters.invitationsGiven += 1
+        let invitation = ServerMessage.Invitation(
+            token: channel.token, channelName: channel.name, mediaKey: mediaKey, codeTag: codeTag)
+        return [.send(.invitation(invitation), to: [id])]
+    }
+
+    mutating func refuseInvitation(
+        _ cause: InvitationRefusal, _ phrase: String, to id: ConnectionID, retryAfter: Duration = .zero
+    ) -> [RelayAction] {
+        counters.invitationsRefused += 1
+        return [.send(.invitationRefused(.init(cause: cause, phrase: phrase, retryAfter: retryAfter)), to: [id])]
+    }
+
+    mutating func refuseBursts(
+        _ request: BurstRequestID, _ cause: BurstRefusal, retryAfter: Duration = .zero, to id: ConnectionID
+    ) -> [RelayAction] {
+        counters.burstsRefused += 1
+        let phrase =
+            switch cause {
+            case .notAMember: "only members of the channel may get its bursts"
+            case .notKept: "the relay no longer has that burst"
+            case .tooMuch: "too much was requested at once"
+            case .off: "this channel keeps no bursts"
+            case .other: ""
+            }
+        let refusal = ServerMessage.BurstRefused(id: request, cause: cause, phrase: phrase, retryAfter: retryAfter)
+        return [.send(.burstRefused(refusal), to: [id])]
+    }
+
+    /// A request for bursts comes too soon: the member may ask again in a moment.
+    mutating func refuseForNow(_ request: BurstRequestID, to id: ConnectionID) -> [RelayAction] {
+        refuseBursts(request, .tooMuch, retryAfter: limits.burstRetryTime, to: id)
+    }
+}
