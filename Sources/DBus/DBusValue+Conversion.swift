@@ -112,10 +112,7 @@ extension UInt8: DBusConvertible {
     /// As `y`.
     public var dbusValue: DBusValue { .byte(self) }
     /// From `y`.
-    public init?(dbusValue: DBusValue) {
-        guard case .byte(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .byte(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension Bool: DBusConvertible {
@@ -124,10 +121,7 @@ extension Bool: DBusConvertible {
     /// As `b`.
     public var dbusValue: DBusValue { .boolean(self) }
     /// From `b`.
-    public init?(dbusValue: DBusValue) {
-        guard case .boolean(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .boolean(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension Int16: DBusConvertible {
@@ -136,10 +130,7 @@ extension Int16: DBusConvertible {
     /// As `n`.
     public var dbusValue: DBusValue { .int16(self) }
     /// From `n`.
-    public init?(dbusValue: DBusValue) {
-        guard case .int16(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .int16(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension UInt16: DBusConvertible {
@@ -148,10 +139,7 @@ extension UInt16: DBusConvertible {
     /// As `q`.
     public var dbusValue: DBusValue { .uint16(self) }
     /// From `q`.
-    public init?(dbusValue: DBusValue) {
-        guard case .uint16(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .uint16(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension Int32: DBusConvertible {
@@ -160,10 +148,7 @@ extension Int32: DBusConvertible {
     /// As `i`.
     public var dbusValue: DBusValue { .int32(self) }
     /// From `i`.
-    public init?(dbusValue: DBusValue) {
-        guard case .int32(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .int32(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension UInt32: DBusConvertible {
@@ -172,10 +157,7 @@ extension UInt32: DBusConvertible {
     /// As `u`.
     public var dbusValue: DBusValue { .uint32(self) }
     /// From `u`.
-    public init?(dbusValue: DBusValue) {
-        guard case .uint32(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .uint32(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension Int64: DBusConvertible {
@@ -184,10 +166,7 @@ extension Int64: DBusConvertible {
     /// As `x`.
     public var dbusValue: DBusValue { .int64(self) }
     /// From `x`.
-    public init?(dbusValue: DBusValue) {
-        guard case .int64(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .int64(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension UInt64: DBusConvertible {
@@ -196,10 +175,7 @@ extension UInt64: DBusConvertible {
     /// As `t`.
     public var dbusValue: DBusValue { .uint64(self) }
     /// From `t`.
-    public init?(dbusValue: DBusValue) {
-        guard case .uint64(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .uint64(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension Double: DBusConvertible {
@@ -208,10 +184,7 @@ extension Double: DBusConvertible {
     /// As `d`.
     public var dbusValue: DBusValue { .double(self) }
     /// From `d`.
-    public init?(dbusValue: DBusValue) {
-        guard case .double(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .double(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension String: DBusConvertible {
@@ -220,10 +193,7 @@ extension String: DBusConvertible {
     /// As `s`.
     public var dbusValue: DBusValue { .string(self) }
     /// From `s`.
-    public init?(dbusValue: DBusValue) {
-        guard case .string(let value) = dbusValue else { return nil }
-        self = value
-    }
+    public init?(dbusValue: DBusValue) { if case .string(let value) = dbusValue { self = value } else { return nil } }
 }
 
 extension DBusObjectPath: DBusConvertible {
@@ -233,8 +203,7 @@ extension DBusObjectPath: DBusConvertible {
     public var dbusValue: DBusValue { .objectPath(self) }
     /// From `o`.
     public init?(dbusValue: DBusValue) {
-        guard case .objectPath(let value) = dbusValue else { return nil }
-        self = value
+        if case .objectPath(let value) = dbusValue { self = value } else { return nil }
     }
 }
 
@@ -245,8 +214,7 @@ extension DBusSignature: DBusConvertible {
     public var dbusValue: DBusValue { .signature(self) }
     /// From `g`.
     public init?(dbusValue: DBusValue) {
-        guard case .signature(let value) = dbusValue else { return nil }
-        self = value
+        if case .signature(let value) = dbusValue { self = value } else { return nil }
     }
 }
 

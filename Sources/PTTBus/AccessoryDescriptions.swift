@@ -2,36 +2,31 @@
 import DBus
 import Vocabulary
 
-extension DiscoveredDevice {
+/// The content of `DeviceFound`: the address, and these properties; what is unknown is absent.
+extension DiscoveredDevice: BusPropertySet {
     /// Where the accessory is that it is already; nil: it is none.
-    public var accessoryPath: DBusObjectPath? {
-        accessory.flatMap { try? DBusObjectPath(PTTBus.accessoryPath($0)) }
-    }
+    public var accessoryPath: DBusObjectPath? { accessory.flatMap { PTTBus.accessoryObject($0) } }
+
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Name", \.name), .init("Paired", \.isPaired), .init("Connected", \.isConnected),
+        .init(
+            "RSSI", \.signalStrength, { $0.map { .int16(Int16(clamping: $0)) } },
+            { $0.integerValue.map { Int(clamping: $0) } }),
+        .init("Profile", optional: \.profile), .init("ProfileTitle", optional: \.profileTitle),
+        .init("Refusal", optional: \.refusal),
+        .init(
+            "Accessory", \.accessory, { $0.flatMap { PTTBus.accessoryObject($0) }.map { .objectPath($0) } },
+            { .some($0.objectPathValue.flatMap { PTTBus.accessoryID($0.rawValue) }) }),
+    ]
+
+    /// A device without an address.
+    public init() { self.init(address: "") }
 
     /// From the arguments of `DeviceFound`.
     public init(address: String, properties: [String: DBusValue]) {
-        self.init(address: address)
-        name = properties["Name"]?.stringValue ?? ""
-        signalStrength = properties["RSSI"]?.integerValue.map { Int($0) }
-        profile = properties["Profile"]?.stringValue
-        profileTitle = properties["ProfileTitle"]?.stringValue
-        refusal = properties["Refusal"]?.stringValue
-        isPaired = properties["Paired"]?.boolValue ?? false
-        isConnected = properties["Connected"]?.boolValue ?? false
-        accessory = properties["Accessory"]?.objectPathValue.flatMap { PTTBus.accessoryID($0.rawValue) }
-    }
-
-    /// As the second argument of `DeviceFound`; what is unknown is absent.
-    public var properties: [String: DBusValue] {
-        var result: [String: DBusValue] = [
-            "Name": .string(name), "Paired": .boolean(isPaired), "Connected": .boolean(isConnected),
-        ]
-        if let signalStrength { result["RSSI"] = .int16(Int16(clamping: signalStrength)) }
-        if let profile { result["Profile"] = .string(profile) }
-        if let profileTitle { result["ProfileTitle"] = .string(profileTitle) }
-        if let refusal { result["Refusal"] = .string(refusal) }
-        if let accessoryPath { result["Accessory"] = .objectPath(accessoryPath) }
-        return result
+        self.init(properties: properties)
+        self.address = address
     }
 }
 

@@ -43,36 +43,17 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
     /// The defaults: an accessory that has not been seen.
     public init() {}
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        id = properties["Id"]?.stringValue ?? ""
-        name = properties["Name"]?.stringValue ?? ""
-        address = properties["Address"]?.stringValue ?? ""
-        transport = properties["Transport"]?.stringValue ?? ""
-        profile = properties["Profile"]?.stringValue ?? ""
-        profileTitle = properties["ProfileTitle"]?.stringValue ?? ""
-        origin = properties["Origin"]?.stringValue ?? ""
-        connected = properties["Connected"]?.boolValue ?? false
-        ready = properties["Ready"]?.boolValue ?? false
-        bonded = properties["Bonded"]?.boolValue ?? false
-        bondedOnly = properties["BondedOnly"]?.boolValue ?? false
-        gesture = properties["Gesture"]?.stringValue ?? ""
-        bindings = properties["Bindings"]?.get() ?? [:]
-        battery = properties["Battery"]?.integerValue.flatMap { (0...100).contains($0) ? Int($0) : nil }
-        held = properties["Held"]?.boolValue ?? false
-        problem = properties["Problem"]?.stringValue ?? ""
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "Id": .string(id), "Name": .string(name), "Address": .string(address), "Transport": .string(transport),
-            "Profile": .string(profile), "ProfileTitle": .string(profileTitle), "Origin": .string(origin),
-            "Connected": .boolean(connected), "Ready": .boolean(ready), "Bonded": .boolean(bonded),
-            "BondedOnly": .boolean(bondedOnly), "Gesture": .string(gesture), "Bindings": bindings.dbusValue,
-            "Battery": .int32(Int32(battery ?? -1)), "Held": .boolean(held), "Problem": .string(problem),
-        ]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Id", \.id), .init("Name", \.name), .init("Address", \.address), .init("Transport", \.transport),
+        .init("Profile", \.profile), .init("ProfileTitle", \.profileTitle), .init("Origin", \.origin),
+        .init("Connected", \.connected), .init("Ready", \.ready), .init("Bonded", \.bonded),
+        .init("BondedOnly", \.bondedOnly), .init("Gesture", \.gesture), .init("Bindings", \.bindings),
+        .init(
+            "Battery", \.battery, { .int32(Int32($0 ?? -1)) },
+            { $0.integerValue.map { (0...100).contains($0) ? Int($0) : nil } }),
+        .init("Held", \.held), .init("Problem", \.problem),
+    ]
 }
 
 /// The properties of `org.pttd.AccessoryManager1`.
@@ -88,16 +69,10 @@ public struct AccessoryManagerProperties: BusProperties, Hashable, Codable {
     /// The defaults: neither.
     public init() {}
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        scanning = properties["Scanning"]?.boolValue ?? false
-        emergencyActive = properties["EmergencyActive"]?.boolValue ?? false
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        ["Scanning": .boolean(scanning), "EmergencyActive": .boolean(emergencyActive)]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Scanning", \.scanning), .init("EmergencyActive", \.emergencyActive),
+    ]
 }
 
 /// The properties of `org.pttd.Learning1`.
@@ -107,28 +82,17 @@ extension LearningReport: BusProperties {
 
     /// Where the accessory is that was added; nil: none was.
     public var accessoryPath: DBusObjectPath? {
-        accessory.flatMap { try? DBusObjectPath(PTTBus.accessoryPath($0)) }
+        accessory.flatMap { PTTBus.accessoryObject($0) }
     }
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        self.init()
-        step = properties["Step"]?.stringValue.flatMap { LearningStep(rawValue: $0) } ?? .connecting
-        prompt = properties["Prompt"]?.stringValue ?? ""
-        round = Int(properties["Round"]?.integerValue ?? 0)
-        profile = properties["Profile"]?.stringValue ?? ""
-        file = properties["File"]?.stringValue ?? ""
-        text = properties["Text"]?.stringValue ?? ""
-        accessory = properties["Accessory"]?.objectPathValue.flatMap { PTTBus.accessoryID($0.rawValue) }
-        problem = properties["Problem"]?.stringValue ?? ""
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "Step": .string(step.rawValue), "Prompt": .string(prompt), "Round": .uint32(UInt32(clamping: round)),
-            "Profile": .string(profile), "File": .string(file), "Text": .string(text),
-            "Accessory": .objectPath(accessoryPath ?? "/"), "Problem": .string(problem),
-        ]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Step", word: \.step), .init("Prompt", \.prompt),
+        .init("Round", \.round, { .uint32(UInt32(clamping: $0)) }, { $0.integerValue.map { Int($0) } }),
+        .init("Profile", \.profile), .init("File", \.file), .init("Text", \.text),
+        .init(
+            "Accessory", \.accessory, { .objectPath($0.flatMap { PTTBus.accessoryObject($0) } ?? "/") },
+            { .some($0.objectPathValue.flatMap { PTTBus.accessoryID($0.rawValue) }) }),
+        .init("Problem", \.problem),
+    ]
 }

@@ -80,38 +80,17 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
         }
     }
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        uuid = properties["UUID"]?.stringValue ?? ""
-        name = properties["Name"]?.stringValue ?? ""
-        imageName = properties["ImageName"]?.stringValue ?? ""
-        imageData = properties["ImageData"]?.bytesValue ?? []
-        serviceStatus = properties["ServiceStatus"]?.stringValue ?? "unavailable"
-        serviceStatusDetail = properties["ServiceStatusDetail"]?.stringValue ?? ""
-        transmissionMode = properties["TransmissionMode"]?.stringValue ?? "halfDuplex"
-        transmitting = properties["Transmitting"]?.boolValue ?? false
-        transmitSource = properties["TransmitSource"]?.stringValue ?? ""
-        queuePosition = properties["QueuePosition"]?.integerValue.flatMap { UInt32(exactly: $0) } ?? 0
-        if case .double(let level)? = properties["InputLevel"]?.unwrapped, level.isFinite { inputLevel = level }
-        activeRemoteParticipant = properties["ActiveRemoteParticipant"]?.stringValue ?? ""
-        remoteParticipants = properties["RemoteParticipants"]?.arrayValue?.compactMap(\.stringValue) ?? []
-        accessoryButtonEventsEnabled = properties["AccessoryButtonEventsEnabled"]?.boolValue ?? true
-        owner = properties["Owner"]?.stringValue ?? ""
-        media = properties["Media"]?.stringValue.flatMap { ChannelMedia(rawValue: $0) } ?? .pttd
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "UUID": .string(uuid), "Name": .string(name), "ImageName": .string(imageName),
-            "ImageData": .bytes(imageData), "ServiceStatus": .string(serviceStatus),
-            "ServiceStatusDetail": .string(serviceStatusDetail), "TransmissionMode": .string(transmissionMode),
-            "Transmitting": .boolean(transmitting), "TransmitSource": .string(transmitSource),
-            "QueuePosition": .uint32(queuePosition), "InputLevel": .double(inputLevel),
-            "ActiveRemoteParticipant": .string(activeRemoteParticipant),
-            "RemoteParticipants": .strings(remoteParticipants),
-            "AccessoryButtonEventsEnabled": .boolean(accessoryButtonEventsEnabled), "Owner": .string(owner),
-            "Media": .string(media.rawValue),
-        ]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("UUID", \.uuid), .init("Name", \.name), .init("ImageName", \.imageName),
+        .init("ImageData", \.imageData), .init("ServiceStatus", \.serviceStatus),
+        .init("ServiceStatusDetail", \.serviceStatusDetail), .init("TransmissionMode", \.transmissionMode),
+        .init("Transmitting", \.transmitting), .init("TransmitSource", \.transmitSource),
+        .init("QueuePosition", \.queuePosition),
+        .init("InputLevel", \.inputLevel, { .double($0) }, { $0.get(Double.self).flatMap { $0.isFinite ? $0 : nil } }),
+        .init("ActiveRemoteParticipant", \.activeRemoteParticipant),
+        .init("RemoteParticipants", \.remoteParticipants),
+        .init("AccessoryButtonEventsEnabled", \.accessoryButtonEventsEnabled), .init("Owner", \.owner),
+        .init("Media", word: \.media),
+    ]
 }

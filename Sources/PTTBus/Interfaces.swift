@@ -74,6 +74,9 @@ public enum PTTBus {
         accessoryPrefix + (id.isEmpty ? "_" : id.utf8.map(escaped).joined())
     }
 
+    /// The same as a value of the bus; nil only for an id that is longer than a path may be.
+    static func accessoryObject(_ id: String) -> DBusObjectPath? { try? DBusObjectPath(accessoryPath(id)) }
+
     /// The id of the accessory at this object path; nil when no accessory can be there.
     public static func accessoryID(_ path: String) -> String? {
         guard path.hasPrefix(accessoryPrefix) else { return nil }

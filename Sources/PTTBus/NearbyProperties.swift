@@ -12,7 +12,7 @@ public enum NearbyAdmission: String, Hashable, Sendable, Codable, CaseIterable {
 }
 
 /// A person who waits to be admitted to a channel of this machine, as in `org.pttd.Nearby1`.
-public struct NearbyNewcomerDescription: Hashable, Sendable, Codable {
+public struct NearbyNewcomerDescription: BusPropertySet, Hashable, Sendable, Codable {
     /// Names the newcomer in requests.
     public var id = ""
     /// What the newcomer calls itself. Text of a stranger.
@@ -22,30 +22,22 @@ public struct NearbyNewcomerDescription: Hashable, Sendable, Codable {
     /// The name of the channel.
     public var channelName = ""
 
+    /// Nobody.
+    public init() {}
+
     /// A newcomer.
     public init(id: String, name: String, channel: String, channelName: String) {
         (self.id, self.name, self.channel, self.channelName) = (id, name, channel, channelName)
     }
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        id = properties["Id"]?.stringValue ?? ""
-        name = properties["Name"]?.stringValue ?? ""
-        channel = properties["Channel"]?.stringValue ?? ""
-        channelName = properties["ChannelName"]?.stringValue ?? ""
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "Id": .string(id), "Name": .string(name), "Channel": .string(channel),
-            "ChannelName": .string(channelName),
-        ]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Id", \.id), .init("Name", \.name), .init("Channel", \.channel), .init("ChannelName", \.channelName),
+    ]
 }
 
 /// One channel nearby, as in `org.pttd.Nearby1`.
-public struct NearbyChannelDescription: Hashable, Sendable, Codable {
+public struct NearbyChannelDescription: BusPropertySet, Hashable, Sendable, Codable {
     /// Names the channel in requests: its UUID with the beginning of its host's key, for two hosts may claim one UUID.
     public var id = ""
     /// The channel's UUID, RFC 9562, lower case.
@@ -70,31 +62,18 @@ public struct NearbyChannelDescription: Hashable, Sendable, Codable {
     /// A channel without a name.
     public init() {}
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        id = properties["Id"]?.stringValue ?? ""
-        uuid = properties["UUID"]?.stringValue ?? ""
-        name = properties["Name"]?.stringValue ?? ""
-        creator = properties["Creator"]?.stringValue ?? ""
-        members = properties["Members"]?.integerValue.map { Int(clamping: $0) } ?? 0
-        admission = properties["Admission"]?.stringValue ?? ""
-        isOwn = properties["Own"]?.boolValue ?? false
-        code = properties["Code"]?.stringValue ?? ""
-        foundBy = properties["FoundBy"]?.arrayValue?.compactMap(\.stringValue) ?? []
-        signalStrength = properties["SignalStrength"]?.integerValue.map { Int(clamping: $0) }
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        var properties: [String: DBusValue] = [
-            "Id": .string(id), "UUID": .string(uuid), "Name": .string(name), "Creator": .string(creator),
-            "Members": .uint32(UInt32(clamping: members)), "Admission": .string(admission), "Own": .boolean(isOwn),
-            "FoundBy": .strings(foundBy),
-        ]
-        if let signalStrength { properties["SignalStrength"] = .int16(Int16(clamping: signalStrength)) }
-        if !code.isEmpty { properties["Code"] = .string(code) }
-        return properties
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Id", \.id), .init("UUID", \.uuid), .init("Name", \.name), .init("Creator", \.creator),
+        .init(
+            "Members", \.members, { .uint32(UInt32(clamping: $0)) }, { $0.integerValue.map { Int(clamping: $0) } }),
+        .init("Admission", \.admission), .init("Own", \.isOwn),
+        .init("Code", \.code, { $0.isEmpty ? nil : .string($0) }, { $0.stringValue }),
+        .init("FoundBy", \.foundBy),
+        .init(
+            "SignalStrength", \.signalStrength, { $0.map { .int16(Int16(clamping: $0)) } },
+            { $0.integerValue.map { Int(clamping: $0) } }),
+    ]
 }
 
 /// The properties of `org.pttd.Nearby1`.
@@ -116,28 +95,9 @@ public struct NearbyProperties: BusProperties, Hashable, Codable {
     /// The defaults: nobody browses.
     public init() {}
 
-    /// From what a daemon sent.
-    public init(properties: [String: DBusValue]) {
-        browsing = properties["Browsing"]?.boolValue ?? false
-        problem = properties["Problem"]?.stringValue ?? ""
-        bluetoothProblem = properties["BluetoothProblem"]?.stringValue ?? ""
-        channels =
-            properties["Channels"]?.arrayValue?.compactMap(\.propertiesValue)
-            .map { NearbyChannelDescription(properties: $0) } ?? []
-        newcomers =
-            properties["Waiting"]?.arrayValue?.compactMap(\.propertiesValue)
-            .map { NearbyNewcomerDescription(properties: $0) } ?? []
-    }
-
-    /// The values by property name.
-    public var properties: [String: DBusValue] {
-        [
-            "Browsing": .boolean(browsing), "Problem": .string(problem),
-            "BluetoothProblem": .string(bluetoothProblem),
-            "Channels": .array(
-                .dictionary(key: .string, value: .variant), channels.map { .properties($0.properties) }),
-            "Waiting": .array(
-                .dictionary(key: .string, value: .variant), newcomers.map { .properties($0.properties) }),
-        ]
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Browsing", \.browsing), .init("Problem", \.problem), .init("BluetoothProblem", \.bluetoothProblem),
+        .init("Channels", list: \.channels), .init("Waiting", list: \.newcomers),
+    ]
 }
