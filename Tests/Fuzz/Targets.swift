@@ -5,7 +5,7 @@ import Foundation
 do {
     let modules: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
-        "CSodium", "CNgtcp2", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
+        "CSodium", "CNgtcp2", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
         "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
         "ChannelService", "RelayServer", "Bridge", "TestSupport",
@@ -31,7 +31,7 @@ do {
             ],
             [
                 "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "PushToTalkCore", "Recordings",
-                "RelayProtocol", "Settings",
+                "RelayProtocol", "Settings", "Vocabulary",
             ]),
         part(
             "pttrelay",
@@ -46,7 +46,7 @@ do {
                 "OperatorEndpointConfiguration.swift", "OperatorToken.swift", "PushEndpointConfiguration.swift",
                 "PushHead.swift", "PushPayload.swift", "PushRejection.swift",
             ],
-            ["Cryptography", "RelayProtocol"]),
+            ["Cryptography", "RelayProtocol", "Vocabulary"]),
     ]
     for target in package.targets where target.type == .regular {
         let isC = target.name.hasPrefix("C") && modules.contains(target.name) && target.path != nil

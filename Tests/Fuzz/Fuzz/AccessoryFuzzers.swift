@@ -1,5 +1,6 @@
 // What buttons say: values of characteristics, words of streams, keys, and what the system tells of devices.
 import MonotonicTime
+import Vocabulary
 
 @testable import Accessories
 @testable import AccessorySetup

@@ -3,6 +3,7 @@ import Cryptography
 import FoundationEssentials
 import Glibc
 import PushToTalkCore
+import Vocabulary
 
 @testable import Audio
 @testable import QUIC
