@@ -218,7 +218,8 @@ struct RelayWorld {
             expect(channel.floor.holders.count <= channel.floor.rules.talkersMaximum, "so many talk at most")
             expect(channel.members.count <= core.limits.membersPerChannel, "so many are members at most")
         }
-        expect(core.shared.connections.count <= core.limits.connections, "so many are connected at most")
+        let most = core.limits.connections + core.limits.connectionsRefused
+        expect(core.shared.connections.count <= most, "so many are connected at most")
         for id in core.shared.connections.ids { expect(open.contains(id), "nobody is kept who is gone") }
     }
 
