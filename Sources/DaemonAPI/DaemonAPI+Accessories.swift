@@ -48,7 +48,7 @@ extension DaemonAPI {
                     return []
                 },
                 "SetGesture": method { api, call in
-                    let gesture = try Arguments(call).choice(0, "gesture", Gesture.choices.map { $0 } + [nil]) {
+                    let gesture = try Arguments(call).choice(0, "gesture", [Gesture?](Gesture.choices) + [nil]) {
                         $0?.rawValue ?? "default"
                     }
                     try await api.ask { controls throws(AccessoryError) in

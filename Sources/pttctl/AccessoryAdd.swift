@@ -7,6 +7,14 @@ import Vocabulary
 /// The gestures of a talk control, in their form on a command line.
 enum GestureName: String, CaseIterable, ExpressibleByArgument {
     case hold, toggle, hybrid
+
+    var gesture: Gesture {
+        switch self {
+        case .hold: .hold
+        case .toggle: .toggle
+        case .hybrid: .hybrid
+        }
+    }
 }
 
 /// `pttctl accessory add`.
@@ -63,7 +71,7 @@ struct AccessoryAdd: AsyncParsableCommand {
             let added = try await daemon.addAccessory(
                 AccessoryAddition(
                     address: address, name: name, profileID: profile,
-                    gesture: gesture.flatMap { Gesture(rawValue: $0.rawValue) },
+                    gesture: gesture?.gesture,
                     isBondedOnly: bondedOnly, pairs: pair ? true : nil))
             try await daemon.refresh()
             let properties = await daemon.snapshot.accessories[added.path] ?? AccessoryProperties()

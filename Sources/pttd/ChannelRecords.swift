@@ -137,6 +137,7 @@ actor ChannelRecords {
         hasDiskRefused = error != nil
         upkeep.did(isOver: error?.isFinal ?? true, at: .now)
         timer?.cancel()
+        guard !hasEnded else { return }
         timer = upkeep.nextDeadline.map { deadline in
             loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.keep() } }
         }
