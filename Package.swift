@@ -192,7 +192,7 @@ let package = Package(
         executable(
             "pttctl",
             [
-                "PTTBus", "PushToTalkCore", "Accessories", "Settings", "DBus", "Terminal", "Vocabulary",
+                "PTTBus", "PushToTalkCore", "Accessories", "Audio", "Settings", "DBus", "Terminal", "Vocabulary",
                 "MonotonicTime", "Reactor",
                 "Logs", "Version", arguments, log,
             ], small: true),

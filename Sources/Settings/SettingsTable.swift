@@ -162,6 +162,9 @@ public final class SettingsTable {
 
     private func dotted(_ key: String) -> String { path.isEmpty ? key : "\(path).\(key)" }
 
+    /// Takes every key of this table for a known one. For a reader of a part of a file that another program reads whole.
+    public func isReadInPart() { asked.formUnion(table.entries.map(\.key)) }
+
     func reportUnknownKeys() {
         for entry in table.entries where !asked.contains(entry.key) {
             let advice: String

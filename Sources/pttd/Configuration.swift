@@ -52,13 +52,7 @@ struct Configuration {
     var isUsersOwn: Bool { getuid() >= 1_000 && (bus == .automatic || bus == .session) }
 
     /// Where the configuration is looked for when no file is named.
-    static var defaultPaths: [String] {
-        var paths: [String] = []
-        if let home = environment("XDG_CONFIG_HOME") ?? environment("HOME").map({ $0 + "/.config" }), getuid() != 0 {
-            paths.append(home + "/pttd/pttd.toml")
-        }
-        return paths + ["/etc/pttd/pttd.toml"]
-    }
+    static var defaultPaths: [String] { SettingsPlaces.paths(of: "pttd", name: "pttd.toml") }
 
     /// Where state is kept: systemd's state directory, root's, or the user's.
     static var defaultStateDirectory: String {

@@ -120,6 +120,11 @@ final class ALSACapture: CaptureSource {
         }
     }
 
+    /// What the device agreed to; nil before it is configured.
+    var form: SoundDeviceForm? {
+        pcm.flatMap { $0.isConfigured ? SoundDeviceForm(rate: $0.rate, channels: $0.channels) : nil }
+    }
+
     var nextSampleTime: Instant {
         guard let pcm else { return .now }
         var waiting: snd_pcm_sframes_t = 0

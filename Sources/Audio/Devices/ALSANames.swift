@@ -1,29 +1,52 @@
-// The PCM names that ALSA knows, for the error message of a name that it does not.
+// The PCM names that ALSA knows: for the list of devices, and for the error message of a name that it does not know.
 import CALSA
 import Glibc
+
+/// A name that ALSA's configuration offers, with what it says of it.
+struct ALSAHint: Equatable {
+    var name: String
+    /// What it is, for people, in lines; empty when ALSA does not say.
+    var description = ""
+    var isMicrophone = true
+    var isSpeaker = true
+}
 
 enum ALSANames {
     /// Maximum number of names in the message.
     static let countMax = 32
+    /// Maximum number of names that are looked at.
+    static let hintsMax = 512
 
     private static let converters: Set = ["lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"]
 
     /// The names of ALSA's hints (`aplay -L`), each once, in ALSA's order. Empty when ALSA has no configuration.
-    static func all() -> [String] {
-        var hints: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
-        guard snd_device_name_hint(-1, "pcm", &hints) == 0, let hints else { return [] }
-        defer { snd_device_name_free_hint(hints) }
-        var names: [String] = []
+    static func all() -> [String] { hints().prefix(countMax).map(\.name) }
+
+    /// ALSA's hints, each name once, in ALSA's order.
+    static func hints() -> [ALSAHint] {
+        var list: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+        guard snd_device_name_hint(-1, "pcm", &list) == 0, let list else { return [] }
+        defer { snd_device_name_free_hint(list) }
+        var found: [ALSAHint] = []
         var index = 0
-        while names.count < countMax, let hint = hints[index] {
+        while index < hintsMax, let hint = list[index] {
             index += 1
-            guard let text = snd_device_name_get_hint(hint, "NAME") else { continue }
-            defer { free(text) }
-            let name = String(cString: text)
+            guard let name = text("NAME", of: hint) else { continue }
             // Rate converters and mixers need a device of their own behind them: no use to who looks for one.
-            if converters.contains(name) { continue }
-            if !names.contains(name) { names.append(name) }
+            if converters.contains(name) || found.contains(where: { $0.name == name }) { continue }
+            // Without a direction it has both.
+            let direction = text("IOID", of: hint)
+            found.append(
+                ALSAHint(
+                    name: name, description: text("DESC", of: hint) ?? "", isMicrophone: direction != "Output",
+                    isSpeaker: direction != "Input"))
         }
-        return names
+        return found
+    }
+
+    private static func text(_ key: String, of hint: UnsafeMutableRawPointer) -> String? {
+        guard let text = snd_device_name_get_hint(hint, key) else { return nil }
+        defer { free(text) }
+        return String(cString: text)
     }
 }

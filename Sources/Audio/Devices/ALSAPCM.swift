@@ -25,7 +25,8 @@ final class ALSAPCM {
         (SND_PCM_FORMAT_S24_3LE, .signed24Packed),
     ]
 
-    private static let silence: Void = ptt_alsa_silence()
+    /// alsa-lib prints nothing from here on.
+    static let silence: Void = ptt_alsa_silence()
 
     let handle: OpaquePointer
     private(set) var format = SampleFormat.signed16

@@ -1,6 +1,20 @@
 // Finds the programs that use a sound card: the owners of its running substreams, from /proc/asound.
 import Glibc
 
+/// A program that holds a sound card.
+public struct SoundHolder: Sendable, Hashable {
+    /// Its name.
+    public var program: String
+    /// Its process.
+    public var process: Int
+    /// The user that it runs as; nil when that cannot be told.
+    public var user: UInt32?
+    /// What it holds the card as.
+    public var use: AudioDevice.Use
+    var card: Int
+    var device: Int
+}
+
 /// The programs that hold sound cards. Reads files: not for a real-time thread.
 enum DeviceHolders {
     /// Maximum number of reported programs.
@@ -14,18 +28,46 @@ enum DeviceHolders {
     static func all(of pcm: String, proc: String = "/proc") -> [String] {
         let wanted = card(named: pcm, proc: proc)
         var found: [String] = []
-        for card in entries(proc + "/asound") where number(of: card, prefix: "card") != nil {
-            guard let number = number(of: card, prefix: "card"), wanted == nil || wanted == number else { continue }
-            for device in entries("\(proc)/asound/\(card)") where device.hasPrefix("pcm") {
-                for substream in entries("\(proc)/asound/\(card)/\(device)") where substream.hasPrefix("sub") {
-                    guard let owner = owner("\(proc)/asound/\(card)/\(device)/\(substream)/status") else { continue }
-                    let name = text("\(proc)/\(owner)/comm").split(separator: "\n").first.map(String.init)
-                    let holder = "\(name ?? "a program") (process \(owner), card \(number))"
-                    if !found.contains(holder), found.count < countMax { found.append(holder) }
+        for holder in holders(proc: proc) where wanted == nil || wanted == holder.card {
+            let text = "\(holder.program) (process \(holder.process), card \(holder.card))"
+            if !found.contains(text), found.count < countMax { found.append(text) }
+        }
+        return found
+    }
+
+    /// The holders of all cards, once for each device and direction.
+    static func holders(proc: String = "/proc") -> [SoundHolder] {
+        var found: [SoundHolder] = []
+        for entry in entries(proc + "/asound") {
+            guard let card = number(of: entry, prefix: "card") else { continue }
+            for device in entries("\(proc)/asound/\(entry)") {
+                guard device.hasPrefix("pcm"), let number = number(of: String(device.dropLast()), prefix: "pcm")
+                else { continue }
+                for substream in entries("\(proc)/asound/\(entry)/\(device)") where substream.hasPrefix("sub") {
+                    guard let owner = owner("\(proc)/asound/\(entry)/\(device)/\(substream)/status") else { continue }
+                    let process = process(of: owner, proc: proc)
+                    let name = text("\(proc)/\(process)/comm").split(separator: "\n").first.map(String.init)
+                    let holder = SoundHolder(
+                        program: name ?? "a program", process: process, user: user(of: process, proc: proc),
+                        use: device.hasSuffix("c") ? .microphone : .speaker, card: card, device: number)
+                    if !found.contains(holder), found.count < entriesMax { found.append(holder) }
                 }
             }
         }
         return found
+    }
+
+    /// The kernel names the thread that opened the device. The process is its thread group.
+    private static func process(of thread: Int, proc: String) -> Int {
+        for line in text("\(proc)/\(thread)/status").split(separator: "\n") where line.hasPrefix("Tgid:") {
+            return Int(line.dropFirst(5).filter { !$0.isWhitespace }) ?? thread
+        }
+        return thread
+    }
+
+    private static func user(of process: Int, proc: String) -> UInt32? {
+        var status = stat()
+        return stat("\(proc)/\(process)", &status) == 0 ? status.st_uid : nil
     }
 
     /// The number of the card in a PCM's name: its first argument, or the one called CARD.

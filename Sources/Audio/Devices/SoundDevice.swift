@@ -1,0 +1,130 @@
+// A microphone or a speaker as an installer looks for it: its stable name, what it is, and what it does. Pure.
+import Glibc
+
+/// A device that can be named in the configuration.
+public struct SoundDevice: Sendable, Equatable {
+    /// What gives it.
+    public enum Kind: String, Sendable, Encodable {
+        /// A sound card.
+        case card
+        /// A sound server, or what ALSA's configuration makes of one.
+        case server
+        /// A Bluetooth device, by BlueALSA.
+        case bluetooth
+    }
+
+    /// What to write into pttd.toml. It is the same after the next start.
+    public var name: String
+    /// What it is, for people.
+    public var title: String
+    /// What gives it.
+    public var kind: Kind
+    /// Whether it is plugged into USB: its id may change when two equal ones are plugged.
+    public var isUSB = false
+    /// Whether it is a microphone.
+    public var isMicrophone: Bool
+    /// Whether it is a speaker.
+    public var isSpeaker: Bool
+    /// Why it cannot be opened; nil while it can be, or while others hold it.
+    public var problem: AudioError?
+    /// Who holds it now. Only of cards.
+    public var holders: [SoundHolder] = []
+    var place: SoundCardPlace?
+
+    /// Whether a configuration that says `text` means this device.
+    public func isMeant(by text: String) -> Bool {
+        let text = text.hasPrefix("alsa:") ? String(text.dropFirst(5)) : text
+        if text == name { return true }
+        guard let place, let meant = SoundDeviceName(text), meant.device == place.device else { return false }
+        return meant.card == place.id || Int(meant.card) == place.number
+    }
+
+    /// Whether `text` means a card by its number, which may be another one after the next plugging.
+    public static func isNumbered(_ text: String) -> Bool {
+        SoundDeviceName(text.hasPrefix("alsa:") ? String(text.dropFirst(5)) : text)?.isNumbered ?? false
+    }
+}
+
+/// Where a device is on a card at this moment.
+struct SoundCardPlace: Sendable, Equatable {
+    var number: Int
+    var id: String
+    var device: Int
+}
+
+/// A sound card, as its control interface describes it.
+struct SoundCard: Equatable {
+    var number: Int
+    var id: String
+    var title = ""
+    var isUSB = false
+    /// The numbers of its devices.
+    var microphones: [Int] = []
+    var speakers: [Int] = []
+    /// What its devices are called.
+    var names: [Int: String] = [:]
+    /// Why its control interface cannot be asked; then its devices are not known.
+    var problem: AudioError?
+
+    /// Its devices. The number of a device is part of the name where there are more of that direction, or where it is not the first.
+    var devices: [SoundDevice] {
+        guard problem == nil else {
+            return [
+                SoundDevice(
+                    name: "plughw:CARD=\(id)", title: title, kind: .card, isUSB: isUSB, isMicrophone: false,
+                    isSpeaker: false, problem: problem, place: SoundCardPlace(number: number, id: id, device: 0))
+            ]
+        }
+        func name(_ device: Int, of all: [Int]) -> String {
+            "plughw:CARD=\(id)" + (all.count > 1 || device != 0 ? ",DEV=\(device)" : "")
+        }
+        var found: [SoundDevice] = []
+        let all = Set(microphones + speakers).sorted()
+        for device in all {
+            let own = names[device] ?? ""
+            let title = all.count > 1 && !own.isEmpty ? "\(title), \(own)" : title
+            let microphone = microphones.contains(device) ? name(device, of: microphones) : nil
+            let speaker = speakers.contains(device) ? name(device, of: speakers) : nil
+            for name in [microphone, speaker == microphone ? nil : speaker].compactMap({ $0 }) {
+                found.append(
+                    SoundDevice(
+                        name: name, title: title, kind: .card, isUSB: isUSB, isMicrophone: name == microphone,
+                        isSpeaker: name == speaker, place: SoundCardPlace(number: number, id: id, device: device)))
+            }
+        }
+        return found
+    }
+}
+
+extension SoundDevice {
+    /// Names of hints that are no devices: what discards all sound, and what a desktop's configuration only offers to others.
+    private static let uninteresting: Set = ["null", "oss", "jack", "arcam_av", "a52", "usbstream"]
+
+    /// The device of a hint; nil for the many names that ALSA has for a card, and for what is no device.
+    init?(hint: ALSAHint) {
+        let isBluetooth = hint.name.hasPrefix("bluealsa:")
+        guard isBluetooth || !hint.name.contains(":"), hint.isMicrophone || hint.isSpeaker,
+            !Self.uninteresting.contains(hint.name)
+        else { return nil }
+        let lines = hint.description.split(separator: "\n").map(String.init)
+        self.init(
+            name: hint.name, title: lines.first ?? "", kind: isBluetooth ? .bluetooth : .server,
+            isMicrophone: hint.isMicrophone, isSpeaker: hint.isSpeaker)
+    }
+}
+
+extension AudioError {
+    /// What happened, in a few words, for a list.
+    public var inShort: String {
+        switch self {
+        case .noSuchDevice: "there is no such device"
+        case .deviceBusy: "in use by another program"
+        case .permissionDenied: "permission denied: add the user to the group 'audio'"
+        case .deviceVanished: "its sound server does not run, or it was unplugged"
+        case .unresponsive, .deviceStalled: "it does not answer"
+        case .unsupportedFormat: "it has no format that can be converted"
+        case .device(_, _, let code): String(cString: strerror(abs(code)))
+        default: description
+        }
+    }
+}
