@@ -24,7 +24,7 @@ struct Pttctl: AsyncParsableCommand {
             Status.self, Monitor.self, Enrol.self, Join.self, Leave.self, Channel.self, Talk.self, Replay.self,
             History.self, Mode.self,
             Inhibit.self, WaitQuiet.self,
-            Nearby.self, AccessoryCommand.self, ProfileCommand.self,
+            Nearby.self, AccessoryCommand.self, AudioCommand.self, ProfileCommand.self,
         ], defaultSubcommand: Status.self)
 
     static func main() async {

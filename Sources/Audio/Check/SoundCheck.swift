@@ -156,7 +156,9 @@ public final class SoundCheck: Sendable {
 
     private static func form(of source: any CaptureSource, _ device: AudioDevice) -> SoundDeviceForm? {
         if let card = source as? ALSACapture { return card.form }
-        guard case .wav(let path) = device, let reader = try? WAVReader(path: path, framesPerRead: 1) else { return nil }
+        guard case .wav(let path) = device, let reader = try? WAVReader(path: path, framesPerRead: 1) else {
+            return nil
+        }
         return SoundDeviceForm(rate: reader.rate, channels: reader.channels)
     }
 
@@ -209,7 +211,9 @@ public final class SoundCheck: Sendable {
         guard case .alsa(let name) = device else { return SoundDeviceForm(rate: audioClockRate, channels: 1) }
         guard let pcm = try? ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK) else { return nil }
         defer { pcm.close() }
-        do throws(AudioFault) { try pcm.configure(periodMicroseconds: 2_500, bufferMicroseconds: 80_000) } catch { return nil }
+        do throws(AudioFault) { try pcm.configure(periodMicroseconds: 2_500, bufferMicroseconds: 80_000) } catch {
+            return nil
+        }
         return SoundDeviceForm(rate: pcm.rate, channels: pcm.channels)
     }
 

@@ -17,8 +17,14 @@ public enum SoundDevices {
     ///
     /// Sound servers come first, then cards, then what Bluetooth has.
     public static func all() -> [SoundDevice] {
-        let found = Array(merged(cards: cards(), hints: ALSANames.hints()).prefix(countMax))
+        let found = Array(merged(cards: cards(), hints: hints()).prefix(countMax))
         return looked(at: found, holders: DeviceHolders.holders(), within: limit) { $0.firstProblem }
+    }
+
+    /// The names for one use, without a look at the devices.
+    public static func names(for use: AudioDevice.Use) -> [String] {
+        merged(cards: cards(), hints: hints()).prefix(countMax)
+            .filter { use == .microphone ? $0.isMicrophone : $0.isSpeaker }.map(\.name)
     }
 
     /// The devices of cards and hints in their order, before anybody has looked at them. `default` is always among them.
@@ -68,7 +74,7 @@ public enum SoundDevices {
         }
     }
 
-    /// The programs that hold the card that `device` names; none for what is no card.
+    /// The programs that hold the device of a card that `device` means; none for what is no card.
     public static func holders(of device: AudioDevice) -> [SoundHolder] {
         guard case .alsa(let name) = device, let meant = SoundDeviceName(name) else { return [] }
         let number = Int(meant.card) ?? cards().first { $0.id == meant.card }?.number
@@ -80,6 +86,11 @@ public enum SoundDevices {
     }
 
     // MARK: ALSA's control interface
+
+    private static func hints() -> [ALSAHint] {
+        _ = ALSAPCM.silence
+        return ALSANames.hints()
+    }
 
     static func cards() -> [SoundCard] {
         _ = ALSAPCM.silence

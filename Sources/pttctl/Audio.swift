@@ -1,0 +1,94 @@
+// pttctl audio …: finds and tries microphones and speakers. It works without the daemon.
+import ArgumentParser
+import Audio
+import Glibc
+import Settings
+import Terminal
+
+/// `pttctl audio`.
+struct AudioCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "audio", abstract: "Find and try microphones and speakers.",
+        discussion: """
+            'pttctl audio list' shows the names for [audio] in pttd.toml, and 'test' tries a microphone and a speaker. \
+            These commands work without the daemon.
+            """,
+        subcommands: [AudioList.self, AudioTest.self], defaultSubcommand: AudioList.self)
+}
+
+/// Which configuration is looked at.
+struct SoundConfigurationOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("The configuration file; by default the one that pttd reads.", valueName: "file"),
+        completion: .file(extensions: ["toml"]))
+    var config: String?
+
+    /// The devices of the configuration; nil when no file can be read. One that is named must be readable.
+    func devices() throws -> ConfiguredSound? {
+        if let config {
+            do throws(SettingsError) {
+                return try ConfiguredSound(path: config)
+            } catch {
+                Console.complain("\(error)")
+                throw ExitCode.failure
+            }
+        }
+        let paths = SettingsPlaces.paths(of: "pttd", name: "pttd.toml")
+        return paths.first { access($0, F_OK) == 0 }.flatMap { try? ConfiguredSound(path: $0) }
+    }
+}
+
+/// The microphone and the speaker that a configuration names.
+struct ConfiguredSound: Equatable {
+    var file: String
+    var microphone: AudioDevice
+    var speaker: AudioDevice
+
+    /// Reads the table [audio] of the file at `path`, and nothing else of it.
+    init(path: String) throws(SettingsError) {
+        let names = try SettingsFile.read(path: path) { root in
+            root.isReadInPart()
+            let audio = root.table("audio")
+            audio?.isReadInPart()
+            return [
+                audio?.value("microphone", Self.device, default: Self.standard) ?? Self.standard,
+                audio?.value("speaker", Self.device, default: Self.standard) ?? Self.standard,
+            ]
+        }
+        (file, microphone, speaker) = (path, names[0], names[1])
+    }
+
+    /// What pttd uses when nothing else is said.
+    static let standard = AudioDevice.alsa("default")
+
+    private static var device: SettingType<AudioDevice> {
+        SettingType<String>.string(lengthMax: 1_024)
+            .map(placeholder: standard) { text throws(SettingRefusal) in
+                do throws(AudioError) {
+                    return try AudioDevice(text)
+                } catch {
+                    throw SettingRefusal("\(error)", "'pttctl audio list' shows the names")
+                }
+            }
+    }
+}
+
+extension AudioDevice {
+    /// Its name as an installer writes it.
+    var shortName: String {
+        switch self {
+        case .alsa(let name): name
+        case .wav: description
+        }
+    }
+}
+
+extension AudioDevice.Use {
+    /// The name of the setting.
+    var word: String {
+        switch self {
+        case .microphone: "microphone"
+        case .speaker: "speaker"
+        }
+    }
+}

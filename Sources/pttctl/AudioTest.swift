@@ -1,0 +1,210 @@
+// pttctl audio test: records, says what was heard, and plays it back.
+import ArgumentParser
+import Audio
+import Glibc
+import MonotonicTime
+import Terminal
+
+/// `pttctl audio test`.
+struct AudioTest: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "test", abstract: "Record for some seconds, say what was heard, and play it back.",
+        discussion: """
+            By default the devices are those of pttd.toml, else 'default'. The microphone is open only while it \
+            records, and nothing is written to disk. The exit status is 0 when both devices work, and 1 when one does \
+            not; standard error says what to do. It needs no daemon, but a sound card that pttd itself holds is busy.
+            """)
+
+    @OptionGroup var configuration: SoundConfigurationOptions
+    @Option(
+        help: ArgumentHelp("The microphone, as 'pttctl audio list' shows it.", valueName: "name"),
+        completion: .custom { _, _, _ in SoundDevices.names(for: .microphone) })
+    var microphone: String?
+    @Option(
+        help: ArgumentHelp("The speaker, as 'pttctl audio list' shows it.", valueName: "name"),
+        completion: .custom { _, _, _ in SoundDevices.names(for: .speaker) })
+    var speaker: String?
+    @Option(
+        name: .customLong("for"),
+        help: ArgumentHelp("How many seconds to record, 0.5 to 60.", valueName: "seconds"))
+    var seconds = 4.0
+    @Flag(help: "Print JSON, for scripts.") var json = false
+
+    func validate() throws {
+        guard SoundCheck.lengths.contains(.seconds(seconds)) else {
+            throw ValidationError("--for takes seconds, 0.5 to 60.")
+        }
+        for name in [microphone, speaker].compactMap({ $0 }) { _ = try Self.device(name) }
+    }
+
+    private static func device(_ name: String) throws -> AudioDevice {
+        do throws(AudioError) { return try AudioDevice(name) } catch { throw ValidationError("\(error)") }
+    }
+
+    func run() async throws {
+        let configured = try configuration.devices()
+        var screen = SoundTestScreen(
+            microphone: try microphone.map(Self.device) ?? configured?.microphone ?? ConfiguredSound.standard,
+            speaker: try speaker.map(Self.device) ?? configured?.speaker ?? ConfiguredSound.standard, isJSON: json)
+        let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(Self.waitingMax))
+        let check = SoundCheck(
+            microphone: screen.microphone.device, speaker: screen.speaker.device, length: .seconds(seconds)
+        ) { feed.yield(.check($0)) }
+        Interruption.watch {
+            check.stop()
+            feed.yield(.interrupted)
+        }
+        defer { Interruption.unwatch() }
+        screen.begin(seconds: seconds)
+        do {
+            try check.start()
+        } catch {
+            Console.complain("pttctl: \(error)")
+            throw ExitCode.failure
+        }
+        var isInterrupted = false
+        loop: for await item in news {
+            switch item {
+            case .check(.ended), .overdue: break loop
+            case .check(let event): if !isInterrupted { screen.show(event) }
+            case .interrupted:
+                isInterrupted = true
+                screen.hideLevel()
+                // A driver that hangs is left to the end of the process.
+                Task {
+                    try? await Task.sleep(for: Self.closingMax)
+                    feed.yield(.overdue)
+                }
+            }
+        }
+        guard !isInterrupted else {
+            Console.complain("pttctl: interrupted before it was done; the devices are closed")
+            throw ExitCode.failure
+        }
+        if json { Console.say(try jsonText(screen.document)) }
+        if !screen.works { throw ExitCode.failure }
+    }
+
+    private enum News: Sendable {
+        case check(SoundCheck.Event)
+        case interrupted
+        case overdue
+    }
+
+    /// Events that may wait for a slow terminal; a try of a minute has about 600.
+    private static let waitingMax = 1_024
+    /// How long closing may take after Ctrl-C.
+    private static let closingMax = Duration.seconds(1)
+}
+
+/// The output of a test.
+private struct SoundTestScreen {
+    private(set) var microphone: SoundTestReport
+    private(set) var speaker: SoundTestReport
+    private let isJSON: Bool
+    private var meter = LevelLine()
+    private let size: TerminalSize?
+
+    init(microphone: AudioDevice, speaker: AudioDevice, isJSON: Bool) {
+        (self.microphone, self.speaker) = (SoundTestReport(microphone), SoundTestReport(speaker))
+        self.isJSON = isJSON
+        size = isJSON ? nil : TerminalSize.ofOutput
+    }
+
+    var document: [String: SoundTestReport] { ["microphone": microphone, "speaker": speaker] }
+    /// Whether nothing was found that keeps one of the two from being used.
+    var works: Bool { microphone.problem.isEmpty && speaker.problem.isEmpty }
+
+    func begin(seconds: Double) {
+        say("Microphone \(microphone.shownName): speak as usual, for \(seconds.inWords) s. Ctrl-C ends.")
+    }
+
+    mutating func show(_ event: SoundCheck.Event) {
+        switch event {
+        case .level(let level): if let size { Console.draw(meter.shown(Double(level), size)) }
+        case .heard(let levels, let report):
+            hideLevel()
+            microphone.take(report)
+            microphone.take(levels)
+            say("Heard: \(HeardWords.text(levels))")
+            say("    \(HeardWords.text(report))")
+            if let advice = HeardWords.advice(levels.verdict) { fail(.microphone, advice) }
+        case .plays(let isTone):
+            say("Speaker \(speaker.shownName): \(isTone ? "a tone, for there is no recording" : "what was recorded").")
+        case .played(let report):
+            speaker.take(report)
+            say("    \(HeardWords.text(report))")
+        case .failed(let use, let error):
+            hideLevel()
+            let device = use == .microphone ? microphone.device : speaker.device
+            fail(use, HeardWords.text(error, holders: SoundDevices.holders(of: device)))
+        case .ended: break
+        }
+    }
+
+    mutating func hideLevel() { if let size { Console.draw(meter.hidden(size)) } }
+
+    private mutating func fail(_ use: AudioDevice.Use, _ why: String) {
+        switch use {
+        case .microphone: microphone.problem = why
+        case .speaker: speaker.problem = why
+        }
+        Console.complain("pttctl: \(use.word): \(why.plain(limit: 1_024))")
+    }
+
+    private func say(_ line: String) { if !isJSON { Console.say(line.plain(limit: 512)) } }
+}
+
+/// What came of one device; `--json` prints it. Levels are in dBFS, times in milliseconds.
+struct SoundTestReport: Encodable {
+    let device: AudioDevice
+    var verdict: SoundVerdict?
+    var level, noiseFloor, peak, silentStart: Double?
+    var rate, channels: Int?
+    var firstSample: Double?
+    var interruptions = 0
+    /// Why it cannot be used, and what to do; empty if it works.
+    var problem = ""
+
+    init(_ device: AudioDevice) { self.device = device }
+
+    var shownName: String { device.shortName.plain(limit: 128) }
+
+    private enum CodingKeys: String, CodingKey {
+        case device, verdict, level, noiseFloor, peak, silentStart, rate, channels, firstSample, interruptions, problem
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var values = encoder.container(keyedBy: CodingKeys.self)
+        try values.encode(device.shortName, forKey: .device)
+        try values.encodeIfPresent(verdict, forKey: .verdict)
+        try values.encodeIfPresent(level, forKey: .level)
+        try values.encodeIfPresent(noiseFloor, forKey: .noiseFloor)
+        try values.encodeIfPresent(peak, forKey: .peak)
+        try values.encodeIfPresent(silentStart, forKey: .silentStart)
+        try values.encodeIfPresent(rate, forKey: .rate)
+        try values.encodeIfPresent(channels, forKey: .channels)
+        try values.encodeIfPresent(firstSample, forKey: .firstSample)
+        try values.encode(interruptions, forKey: .interruptions)
+        try values.encode(problem, forKey: .problem)
+    }
+
+    mutating func take(_ report: SoundDeviceReport) {
+        (rate, channels) = (report.form?.rate, report.form?.channels)
+        firstSample = report.firstSample.milliseconds.toTenth
+        interruptions = report.interruptions
+    }
+
+    mutating func take(_ levels: SoundLevels) {
+        verdict = levels.verdict
+        level = Double(levels.level).toTenth
+        noiseFloor = Double(levels.noiseFloor).toTenth
+        peak = Double(levels.peak).toTenth
+        silentStart = levels.silentStart.milliseconds
+    }
+}
+
+extension Double {
+    fileprivate var toTenth: Double { (self * 10).rounded() / 10 }
+    fileprivate var inWords: String { self == rounded() ? "\(Int(self))" : "\(self)" }
+}
