@@ -40,7 +40,7 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
                 + (known.isEmpty
                     ? "ALSA finds none: check that there is a sound card (cat /proc/asound/cards)"
                     : "ALSA knows: \(known.joined(separator: ", "))")
-                + "; microphone and speaker are named in [audio] of pttd.toml (arecord -L and aplay -L list the names)"
+                + "; microphone and speaker are named in [audio] of pttd.toml ('pttctl audio list' shows the names)"
         case .deviceBusy(let device, let holders):
             "\(device) is busy: "
                 + (holders.isEmpty

@@ -128,7 +128,7 @@ extension SoundEntry {
     init(_ device: SoundDevice) {
         self.init(
             name: device.name, title: device.title, kind: device.kind.rawValue, usb: device.isUSB,
-            microphone: device.isMicrophone, speaker: device.isSpeaker, problem: device.problem?.inShort ?? "",
+            microphone: device.isMicrophone, speaker: device.isSpeaker, problem: device.problemInShort,
             holders: device.holders.map { Holder(program: $0.program, process: $0.process, use: $0.use.word) })
     }
 }

@@ -25,8 +25,8 @@ public struct SoundDevice: Sendable, Equatable {
     public var isMicrophone: Bool
     /// Whether it is a speaker.
     public var isSpeaker: Bool
-    /// Why it cannot be opened; nil while it can be, or while others hold it.
-    public var problem: AudioError?
+    /// Why it cannot be opened; empty while it can be, or while others hold it.
+    public var problems: [AudioDevice.Use: AudioError] = [:]
     /// Who holds it now. Only of cards.
     public var holders: [SoundHolder] = []
     var place: SoundCardPlace?
@@ -68,11 +68,12 @@ struct SoundCard: Equatable {
 
     /// Its devices. The number of a device is part of the name where there are more of that direction, or where it is not the first.
     var devices: [SoundDevice] {
-        guard problem == nil else {
+        if let problem {
             return [
                 SoundDevice(
-                    name: "plughw:CARD=\(id)", title: title, kind: .card, isUSB: isUSB, isMicrophone: false,
-                    isSpeaker: false, problem: problem, place: SoundCardPlace(number: number, id: id, device: 0))
+                    name: "plughw:CARD=\(id)", title: title, kind: .card, isUSB: isUSB, isMicrophone: true,
+                    isSpeaker: true, problems: [.microphone: problem, .speaker: problem],
+                    place: SoundCardPlace(number: number, id: id, device: 0))
             ]
         }
         func name(_ device: Int, of all: [Int]) -> String {
@@ -108,8 +109,33 @@ extension SoundDevice {
         else { return nil }
         let lines = hint.description.split(separator: "\n").map(String.init)
         self.init(
-            name: hint.name, title: lines.first ?? "", kind: isBluetooth ? .bluetooth : .server,
+            name: hint.name, title: lines.first ?? "a device of ALSA's configuration",
+            kind: isBluetooth ? .bluetooth : .server,
             isMicrophone: hint.isMicrophone, isSpeaker: hint.isSpeaker)
+    }
+}
+
+extension SoundDevice {
+    /// Takes what was found when it was opened. A name of ALSA's configuration may have one direction only, without saying so.
+    mutating func take(_ found: [AudioDevice.Use: AudioError]) {
+        problems.merge(found) { known, _ in known }
+        guard kind == .server, name != "default", isMicrophone, isSpeaker, problems.count == 1,
+            case (let use, .noSuchDevice)? = problems.first
+        else { return }
+        problems = [:]
+        if use == .microphone { isMicrophone = false } else { isSpeaker = false }
+    }
+
+    /// Why it cannot be used, in a few words for each direction that it has; empty if it can be.
+    public var problemInShort: String {
+        let words = [AudioDevice.Use.microphone, .speaker].compactMap { use in
+            problems[use].map { (use: use, text: $0.inShort) }
+        }
+        guard let first = words.first else { return "" }
+        let isWhole = words.count == 2 || !(isMicrophone && isSpeaker)
+        if isWhole, words.allSatisfy({ $0.text == first.text }) { return first.text }
+        return words.map { "as a \($0.use == .microphone ? "microphone" : "speaker"): \($0.text)" }.joined(
+            separator: "; ")
     }
 }
 

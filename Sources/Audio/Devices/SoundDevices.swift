@@ -18,7 +18,7 @@ public enum SoundDevices {
     /// Sound servers come first, then cards, then what Bluetooth has.
     public static func all() -> [SoundDevice] {
         let found = Array(merged(cards: cards(), hints: hints()).prefix(countMax))
-        return looked(at: found, holders: DeviceHolders.holders(), within: limit) { $0.firstProblem }
+        return looked(at: found, holders: DeviceHolders.holders(), within: limit) { $0.look() }
     }
 
     /// The names for one use, without a look at the devices.
@@ -46,7 +46,7 @@ public enum SoundDevices {
     /// in time is told as such.
     static func looked(
         at devices: [SoundDevice], holders: [SoundHolder], within limit: Duration,
-        _ look: @escaping @Sendable (SoundDevice) -> AudioError?
+        _ look: @escaping @Sendable (SoundDevice) -> [AudioDevice.Use: AudioError]
     ) -> [SoundDevice] {
         let problems = Problems()
         if let ended = try? WakeDescriptor(),
@@ -63,8 +63,8 @@ public enum SoundDevices {
         let answers = problems.answers.withLock { $0 }
         return devices.enumerated().map { index, device in
             var device = device
-            device.problem =
-                device.problem ?? (index < answers.count ? answers[index] : .unresponsive(device.name))
+            let silent = AudioError.unresponsive(device.name)
+            device.take(index < answers.count ? answers[index] : [.microphone: silent, .speaker: silent])
             device.holders = holders.filter { holder in
                 guard let place = device.place, (place.number, place.device) == (holder.card, holder.device)
                 else { return false }
@@ -82,7 +82,7 @@ public enum SoundDevices {
     }
 
     private final class Problems: Sendable {
-        let answers = Mutex<[AudioError?]>([])
+        let answers = Mutex<[[AudioDevice.Use: AudioError]]>([])
     }
 
     // MARK: ALSA's control interface
@@ -157,10 +157,13 @@ public enum SoundDevices {
 }
 
 extension SoundDevice {
-    /// What keeps it from being opened, in either direction.
-    fileprivate var firstProblem: AudioError? {
+    /// What keeps it from being opened.
+    fileprivate func look() -> [AudioDevice.Use: AudioError] {
+        guard problems.isEmpty else { return problems }
         let device = AudioDevice.alsa(name)
-        return (isMicrophone ? device.problem(asA: .microphone) : nil)
-            ?? (isSpeaker ? device.problem(asA: .speaker) : nil)
+        var found: [AudioDevice.Use: AudioError] = [:]
+        if isMicrophone { found[.microphone] = device.problem(asA: .microphone) }
+        if isSpeaker { found[.speaker] = device.problem(asA: .speaker) }
+        return found
     }
 }
