@@ -62,23 +62,32 @@ struct AudioTest: AsyncParsableCommand {
             Console.complain("pttctl: \(error)")
             throw ExitCode.failure
         }
+        // A driver that hangs is left to the end of the process.
+        func giveUp(after time: Duration) -> Task<Void, Never> {
+            Task {
+                do { try await Task.sleep(for: time) } catch { return }
+                feed.yield(.overdue)
+            }
+        }
+        var clock = giveUp(after: .seconds(2 * seconds) + Self.openingMax)
+        defer { clock.cancel() }
         var isInterrupted = false
         loop: for await item in news {
             switch item {
-            case .check(.ended), .overdue: break loop
+            case .check(.ended): break loop
             case .check(let event): if !isInterrupted { screen.show(event) }
+            case .overdue:
+                if !isInterrupted { screen.showSilence() }
+                break loop
             case .interrupted:
                 isInterrupted = true
                 screen.hideLevel()
-                // A driver that hangs is left to the end of the process.
-                Task {
-                    try? await Task.sleep(for: Self.closingMax)
-                    feed.yield(.overdue)
-                }
+                clock.cancel()
+                clock = giveUp(after: Self.closingMax)
             }
         }
         guard !isInterrupted else {
-            Console.complain("pttctl: interrupted before it was done; the devices are closed")
+            Console.complain("pttctl: interrupted before it was done; no device stays open")
             throw ExitCode.failure
         }
         if json { Console.say(try jsonText(screen.document)) }
@@ -93,6 +102,8 @@ struct AudioTest: AsyncParsableCommand {
 
     /// Events that may wait for a slow terminal; a try of a minute has about 600.
     private static let waitingMax = 1_024
+    /// How long both devices may take, beyond the time for the sound.
+    private static let openingMax = Duration.seconds(10)
     /// How long closing may take after Ctrl-C.
     private static let closingMax = Duration.seconds(1)
 }
@@ -103,6 +114,8 @@ private struct SoundTestScreen {
     private(set) var speaker: SoundTestReport
     private let isJSON: Bool
     private var meter = LevelLine()
+    /// The device that is at work.
+    private var use = AudioDevice.Use.microphone
     private let size: TerminalSize?
 
     init(microphone: AudioDevice, speaker: AudioDevice, isJSON: Bool) {
@@ -130,6 +143,7 @@ private struct SoundTestScreen {
             say("    \(HeardWords.text(report))")
             if let advice = HeardWords.advice(levels.verdict) { fail(.microphone, advice) }
         case .plays(let isTone):
+            use = .speaker
             say("Speaker \(speaker.shownName): \(isTone ? "a tone, for there is no recording" : "what was recorded").")
         case .played(let report):
             speaker.take(report)
@@ -140,6 +154,13 @@ private struct SoundTestScreen {
             fail(use, HeardWords.text(error, holders: SoundDevices.holders(of: device)))
         case .ended: break
         }
+    }
+
+    /// The device that is at work does not answer.
+    mutating func showSilence() {
+        hideLevel()
+        let device = use == .microphone ? microphone.device : speaker.device
+        fail(use, "\(AudioError.unresponsive(device.shortName))")
     }
 
     mutating func hideLevel() { if let size { Console.draw(meter.hidden(size)) } }

@@ -9,6 +9,8 @@
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
 //   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
+//   AudioProbe check MICROPHONE SPEAKER [free]                     tries the devices, while an engine holds the microphone
+//                                                                  unless it is free
 //   AudioProbe open DEVICE                                         prepares it as a microphone, and as a speaker
 import Audio
 import CAllocationCounter
@@ -202,6 +204,27 @@ func press(holder: Loop?) throws {
     print("statistics \(loop.microphone.statistics) \(loop.speaker.statistics)")
 }
 
+/// Tries the devices, and tells what came of it; then it waits to be ended.
+func check(isHeld: Bool) throws {
+    let holder = isHeld ? try Loop(arguments[2], "null", logger: logger) : nil
+    holder?.microphone.prepare()
+    holder?.run(for: .milliseconds(500))
+    let check = SoundCheck(
+        microphone: try AudioDevice(arguments[2]), speaker: try AudioDevice(arguments[3]), length: .seconds(1)
+    ) { event in
+        switch event {
+        case .level: break
+        case .heard(let levels, let report): print("check-heard \(levels.verdict) rate=\(report.form?.rate ?? 0)")
+        case .plays(let isTone): print("check-plays tone=\(isTone)")
+        case .played(let report): print("check-played rate=\(report.form?.rate ?? 0)")
+        case .failed(let use, let error): print("check-failed \(use) \(error)")
+        case .ended: print("check-ended")
+        }
+    }
+    try check.start()
+    while true { pause() }
+}
+
 do {
     switch arguments.dropFirst().first {
     case "loop" where arguments.count >= 5:
@@ -261,6 +284,7 @@ do {
         loop.close()
     case "press" where arguments.count >= 4: try press(holder: nil)
     case "busy" where arguments.count >= 4: try press(holder: Loop(arguments[2], arguments[3], logger: logger))
+    case "check" where arguments.count >= 4: try check(isHeld: arguments.count == 4)
     case "open" where arguments.count >= 3:
         let loop = try Loop(arguments[2], arguments[2], logger: logger)
         loop.microphone.prepare()

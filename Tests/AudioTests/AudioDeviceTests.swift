@@ -42,7 +42,7 @@ import Testing
         #expect(known == ALSANames.all())
         // What ALSA says of a card number that is not there.
         let unknown = "\(AudioError(AudioFault(.open, EINVAL), device: card))"
-        #expect(unknown.contains("no such device") && unknown.contains("arecord -L"), "\(unknown)")
+        #expect(unknown.contains("no such device") && unknown.contains("pttctl audio list"), "\(unknown)")
         let file = AudioDevice.wav(path: "/x.wav")
         #expect("\(AudioError(AudioFault(.parseFile, WAVProblem.notRIFF.rawValue), device: file))".contains("RIFF"))
         #expect("\(AudioError(AudioFault(.open, ENOENT), device: file))".contains("No such file"))

@@ -29,4 +29,20 @@ import Testing
         let words = "\(AudioError.deviceBusy("alsa:hw:1", holders: [holder]))"
         #expect(words.contains("aplay (process 4711, card 1) uses it"))
     }
+
+    @Test func `the thread that opened a card is told as its process, with user and direction`() throws {
+        let proc = temporaryPath("proc")
+        defer { _ = Child(["rm", "-rf", proc])?.finish(within: .seconds(5)) }
+        for folder in [
+            "", "/asound", "/812", "/815", "/asound/card2", "/asound/card2/pcm1c", "/asound/card2/pcm1c/sub0",
+        ] { mkdir(proc + folder, 0o700) }
+        writeFile(proc + "/812/comm", Array("pttd\n".utf8))
+        writeFile(proc + "/815/comm", Array("ptt-capture\n".utf8))
+        writeFile(proc + "/815/status", Array("Name:\tptt-capture\nTgid:\t812\nPid:\t815\n".utf8))
+        writeFile(proc + "/asound/card2/pcm1c/sub0/status", Array("state: RUNNING\nowner_pid   : 815\n".utf8))
+        let holder = SoundHolder(
+            program: "pttd", process: 812, user: getuid(), use: .microphone, card: 2, device: 1)
+        #expect(DeviceHolders.holders(proc: proc) == [holder])
+        #expect(DeviceHolders.all(of: "hw:2", proc: proc) == ["pttd (process 812, card 2)"])
+    }
 }

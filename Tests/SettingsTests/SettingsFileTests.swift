@@ -178,4 +178,26 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
     func `other texts are no durations`(text: String) {
         #expect(parseDuration(text) == nil)
     }
+
+    @Test func `a reader of a part takes other keys for known ones, but only where it says so`() {
+        let text = "[audio]\nmicrophone = \"x\"\nother = 1\n[channel]\nlink = \"y\""
+        func read(_ body: (SettingsTable) -> Void) -> [String] {
+            problems(text) { root in
+                body(root)
+                return root.table("audio")?.optional("microphone", .string)
+            }
+        }
+        #expect(read { _ in }.count == 2)
+        #expect(read { $0.isReadInPart() }.count == 1)
+        let whole = read {
+            $0.isReadInPart()
+            $0.table("audio")?.isReadInPart()
+        }
+        #expect(whole.isEmpty)
+    }
+
+    @Test func `a settings file is looked for at the system's place last`() {
+        let paths = SettingsPlaces.paths(of: "pttd", name: "pttd.toml")
+        #expect(paths.last == "/etc/pttd/pttd.toml" && paths.count <= 2)
+    }
 }

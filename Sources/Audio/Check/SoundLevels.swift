@@ -53,8 +53,9 @@ public struct SoundLevels: Sendable {
     /// Samples in a row at full scale that have been cut off, and how often that is so in sound that is clipped.
     private static let (clippedSamples, clippedRuns) = (3, 8)
 
-    private var sum: Float = 0
-    private var power: Float = 0
+    /// Of the window; double, because the noise is small beside an offset.
+    private var sum = 0.0
+    private var power = 0.0
     private var count = 0
     private var windows: [Float] = []
     private var run = 0
@@ -67,8 +68,8 @@ public struct SoundLevels: Sendable {
     /// Takes further samples, at 48 kHz.
     public mutating func take(_ samples: UnsafeBufferPointer<Float>) {
         for sample in samples {
-            sum += sample
-            power += sample * sample
+            sum += Double(sample)
+            power += Double(sample) * Double(sample)
             highest = max(highest, abs(sample))
             run = abs(sample) >= Self.fullScale ? run + 1 : 0
             if run == Self.clippedSamples { runs += 1 }
@@ -78,8 +79,8 @@ public struct SoundLevels: Sendable {
     }
 
     private mutating func endWindow() {
-        let mean = sum / Float(count)
-        if windows.count < Self.windowsMax { windows.append(max(0, power / Float(count) - mean * mean)) }
+        let mean = sum / Double(count)
+        if windows.count < Self.windowsMax { windows.append(Float(max(0, power / Double(count) - mean * mean))) }
         (sum, power, count) = (0, 0, 0)
     }
 
