@@ -370,7 +370,7 @@ let package = Package(
         tests(
             "pttctl", named: "pttctl",
             [
-                "Accessories", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "Vocabulary",
+                "Accessories", "Audio", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "Vocabulary",
                 "MonotonicTime",
                 "Reactor",
                 log,

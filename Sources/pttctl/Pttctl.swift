@@ -1,4 +1,4 @@
-// pttctl: the daemon from a terminal or a script. It speaks only org.pttd.
+// pttctl: the daemon from a terminal or a script. It speaks only org.pttd; `audio` and `profile` work without it.
 import ArgumentParser
 import DBus
 import Logging

@@ -10,6 +10,9 @@ public struct SoundDeviceForm: Sendable, Equatable {
     public var rate: Int
     /// Channels.
     public var channels: Int
+
+    /// A form.
+    public init(rate: Int, channels: Int) { (self.rate, self.channels) = (rate, channels) }
 }
 
 /// What a device did in a try.
@@ -20,6 +23,9 @@ public struct SoundDeviceReport: Sendable, Equatable {
     public var firstSample = Duration.zero
     /// Times that samples were lost, or that it ran empty.
     public var interruptions = 0
+
+    /// Of a device that has done nothing yet.
+    public init() {}
 }
 
 /// Tries a microphone and a speaker on a thread of its own, once.

@@ -11,8 +11,18 @@ public struct SoundHolder: Sendable, Hashable {
     public var user: UInt32?
     /// What it holds the card as.
     public var use: AudioDevice.Use
-    var card: Int
-    var device: Int
+    var card = 0
+    var device = 0
+
+    /// A holder in words of another source than the kernel's.
+    public init(program: String, process: Int, user: UInt32? = nil, use: AudioDevice.Use) {
+        (self.program, self.process, self.user, self.use) = (program, process, user, use)
+    }
+
+    init(program: String, process: Int, user: UInt32?, use: AudioDevice.Use, card: Int, device: Int) {
+        self.init(program: program, process: process, user: user, use: use)
+        (self.card, self.device) = (card, device)
+    }
 }
 
 /// The programs that hold sound cards. Reads files: not for a real-time thread.
