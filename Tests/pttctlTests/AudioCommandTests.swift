@@ -40,7 +40,7 @@ import Testing
         let configuration = try place.write("pcm.null { type null }\n" + asound, "asound.conf")
         place.environment = [
             "ALSA_CONFIG_PATH": configuration, "HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_RUNTIME_DIR": folder,
-            "PULSE_SERVER": "unix:\(folder)/pulse", "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere",
+            "PULSE_SERVER": "unix:\(folder)/server", "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere",
             "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nowhere",
         ]
         try await body(place)
@@ -118,7 +118,8 @@ import Testing
     func `without a configuration nothing is marked; one that is named must be readable`() async throws {
         try await withPlace { place in
             let entries = try await place.run("list", "--json").json([Listed].self)
-            if access("/etc/pttd/pttd.toml", F_OK) != 0 { #expect(entries.allSatisfy(\.configured.isEmpty)) }
+            let isMarked = entries.contains { !$0.configured.isEmpty }
+            #expect(!isMarked || access("/etc/pttd/pttd.toml", F_OK) == 0, "\(entries)")
             let missing = try await place.run("list", "--config", "\(place.folder)/none.toml")
             #expect(missing.status == 1 && missing.errors.contains("none.toml: cannot be read"), "\(missing)")
             let wrong = try place.write("[audio]\nspeaker = \"/dev/dsp\"\n", "wrong.toml")
@@ -143,7 +144,7 @@ import Testing
             #expect(outcome.output.contains("Speaker wav:\(to): what was recorded."), "\(outcome)")
             #expect(try Data(contentsOf: URL(filePath: to)).count > 2 * 48_000)
             let reports = try await place.run(
-                "test", "--json", "--microphone", "wav:\(from)", "--speaker", "null", "--for", "0.5"
+                "test", "--json", "--microphone", "wav:\(from)", "--speaker", "null", "--for", "1.5"
             ).json([String: Report].self)
             #expect(reports["microphone"]?.verdict == "speech" && reports["microphone"]?.rate == 48_000)
             #expect(reports["speaker"]?.device == "null" && reports["speaker"]?.problem == "")
@@ -223,8 +224,8 @@ import Testing
     func `a monitor of a real PulseAudio is heard, and played into another sink`() async throws {
         let asound = { (folder: String) in
             """
-            pcm.radio { type pulse server "unix:\(folder)/pulse" device "mic.monitor" hint { show on description "Radio" } }
-            pcm.ear { type pulse server "unix:\(folder)/pulse" device "ear" }
+            pcm.radio { type pulse server "unix:\(folder)/server" device "mic.monitor" hint { show on description "Radio" } }
+            pcm.ear { type pulse server "unix:\(folder)/server" device "ear" }
 
             """
         }
@@ -236,10 +237,11 @@ import Testing
             let server = try ChildProcess(
                 [
                     "pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--system=false",
-                    "-L", "module-native-protocol-unix socket=\(place.folder)/pulse auth-anonymous=1",
+                    "-L", "module-native-protocol-unix socket=\(place.folder)/server auth-anonymous=1",
                 ] + sink("mic") + sink("ear"), environment: place.environment, package: "pulseaudio")
             defer { server.signal(SIGTERM) }
-            try await waitUntil { access("\(place.folder)/pulse", F_OK) == 0 }
+            // It makes its socket when all of its modules are there.
+            try await waitUntil { access("\(place.folder)/server", F_OK) == 0 }
             let muted = try await place.run("test", "--microphone", "radio", "--speaker", "ear", "--for", "0.5")
             #expect(muted.status == 1 && muted.errors.contains("only digital silence"), "\(muted)")
             try wav(10, volume: 0.3).write(to: URL(filePath: "\(place.folder)/said.wav"))
@@ -312,7 +314,10 @@ import Testing
     @Test
     func `only what cannot be used has advice`() {
         for verdict in SoundVerdict.allCases {
-            #expect((HeardWords.advice(verdict) == nil) == verdict.isUsable, "\(verdict)")
+
+            let isUsable = HeardWords.advice(verdict) == nil
+            #expect(isUsable == verdict.isUsable, "\(verdict)")
+
         }
     }
 
