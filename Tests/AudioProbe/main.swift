@@ -209,16 +209,20 @@ func check(isHeld: Bool) throws {
     let holder = isHeld ? try Loop(arguments[2], "null", logger: logger) : nil
     holder?.microphone.prepare()
     holder?.run(for: .milliseconds(500))
+    @Sendable func tell(_ text: String) {
+        print(text)
+        fflush(nil)
+    }
     let check = SoundCheck(
         microphone: try AudioDevice(arguments[2]), speaker: try AudioDevice(arguments[3]), length: .seconds(1)
     ) { event in
         switch event {
         case .level: break
-        case .heard(let levels, let report): print("check-heard \(levels.verdict) rate=\(report.form?.rate ?? 0)")
-        case .plays(let isTone): print("check-plays tone=\(isTone)")
-        case .played(let report): print("check-played rate=\(report.form?.rate ?? 0)")
-        case .failed(let use, let error): print("check-failed \(use) \(error)")
-        case .ended: print("check-ended")
+        case .heard(let levels, let report): tell("check-heard \(levels.verdict) rate=\(report.form?.rate ?? 0)")
+        case .plays(let isTone): tell("check-plays tone=\(isTone)")
+        case .played(let report): tell("check-played rate=\(report.form?.rate ?? 0)")
+        case .failed(let use, let error): tell("check-failed \(use) \(error)")
+        case .ended: tell("check-ended")
         }
     }
     try check.start()
