@@ -71,6 +71,10 @@ import Testing
         #expect(devices[0].title == "Default ALSA Output (currently PipeWire Media Server)")
         #expect(devices[3].kind == .bluetooth && devices[3].isMicrophone && !devices[3].isSpeaker)
         #expect(SoundDevices.merged(cards: [], hints: []).map(\.name) == ["default"])
+        let address = "DEV=00:11:22:33:44:55"
+        #expect(
+            devices[3].isMeant(by: "bluealsa:PROFILE=sco,\(address)") && devices[3].isMeant(by: "bluealsa:\(address)"))
+        #expect(!devices[3].isMeant(by: "bluealsa:\(address),PROFILE=a2dp") && !devices[3].isMeant(by: "bluealsa"))
     }
 
     @Test func `who holds a device is told with it, by direction`() {

@@ -35,8 +35,17 @@ public struct SoundDevice: Sendable, Equatable {
     public func isMeant(by text: String) -> Bool {
         let text = text.hasPrefix("alsa:") ? String(text.dropFirst(5)) : text
         if text == name { return true }
+        if kind == .bluetooth {
+            return Self.arguments(text).isSubset(of: Self.arguments(name)) && text.contains("DEV=")
+        }
         guard let place, let meant = SoundDeviceName(text), meant.device == place.device else { return false }
         return meant.card == place.id || Int(meant.card) == place.number
+    }
+
+    /// BlueALSA's names have their arguments in any order, and those that need not be said are left out.
+    private static func arguments(_ name: String) -> Set<Substring> {
+        let parts = name.split(separator: ":", maxSplits: 1)
+        return Set([parts.first ?? ""] + (parts.count > 1 ? parts[1].split(separator: ",") : []))
     }
 
     /// Whether `text` means a card by its number, which may be another one after the next plugging.
