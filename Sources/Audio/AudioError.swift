@@ -17,6 +17,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
     case deviceVanished(String)
     /// The device is open but neither delivers nor takes samples.
     case deviceStalled(String)
+    /// The microphone has given nothing but silence.
+    case deviceSilent(String)
     /// The device offers nothing that can be converted.
     case unsupportedFormat(String, detail: String)
     /// A WAV file cannot be read or written; `code` is an errno.
@@ -52,6 +54,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
             "\(device) has gone: unplugged, or its sound server ended; it is opened again at the next use"
         case .deviceStalled(let device):
             "\(device) moves no samples: check that its card or sound server runs (aplay -l, pactl info)"
+        case .deviceSilent(let device):
+            "\(device) gives no sound: check whether it is muted, and whether its Bluetooth link is up (pttctl audio test)"
         case .unsupportedFormat(let device, let detail):
             "\(device): unsupported format: \(detail); try plughw: instead of hw:"
         case .file(let path, let operation, let code):
@@ -76,7 +80,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
 /// A failure as the real-time threads hand it on: two numbers, made without allocating.
 struct AudioFault: Error, Equatable, BitwiseCopyable {
     enum Operation: UInt8, BitwiseCopyable {
-        case open, configure, start, transfer, resume, stall, readFile, writeFile, parseFile, fileFull, encode, overload
+        case open, configure, start, transfer, resume, stall, silence, readFile, writeFile, parseFile, fileFull, encode,
+            overload
     }
 
     var operation: Operation
@@ -106,6 +111,7 @@ extension AudioError {
         case (_, .encode): self = .codec(operation: "encode", code: fault.code)
         case (_, .overload): self = .unresponsive(name)
         case (_, .stall): self = .deviceStalled(name)
+        case (_, .silence): self = .deviceSilent(name)
         // EINVAL: a card or device number that is not there.
         case (.alsa(let pcm), .open) where [ENOENT, ENODEV, ENXIO, EINVAL].contains(fault.code):
             self = .noSuchDevice(pcm, known: ALSANames.all())

@@ -57,6 +57,9 @@ enum AudioSessionEvent {
     case frame(OutgoingFrame)
     /// How loud own speech is, in dBFS (`OutgoingFrame.levelMin`…0): ten times a second at most while it is captured.
     case level(Float)
+    /// What is wrong with the microphone of the running transmission, which goes on: it gives no sound, or the fallback is used in its
+    /// place. Nil: it gives sound again.
+    case microphoneDoubtful(String?)
     /// The tail is over, and its last frame has been delivered.
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.
@@ -68,6 +71,8 @@ enum AudioSessionEvent {
     case played(voice: Int)
     /// The speaker failed; it is tried again with the next sound.
     case playbackFailed(reason: String)
+    /// The speaker is lost; the fallback says again what was being said, and goes on.
+    case speakerReplaced(reason: String)
     /// The speaker has sounded.
     case speakerWorks
     /// The microphone could not be opened ahead of its first use; it is tried again with the next transmission.

@@ -158,6 +158,7 @@ extension ChannelService {
         case .level(let level):
             inputLevel = level
             tellLevel()
+        case .microphoneDoubtful(let problem): soundProblem(of: .microphone, problem)
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { soundProblem(of: .speaker, nil) }
@@ -166,6 +167,7 @@ extension ChannelService {
             soundProblem(of: .microphone, reason)
             handle(.captureFailed(reason: reason))
         case .microphoneMissing(let reason): soundProblem(of: .microphone, reason)
+        case .speakerReplaced(let reason): soundProblem(of: .speaker, reason)
         case .speakerWorks: soundProblem(of: .speaker, nil)
         case .played(let voice): receive(.played(voice: voice))
         case .playbackFailed(let reason):

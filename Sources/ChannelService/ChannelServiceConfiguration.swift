@@ -8,8 +8,12 @@ import PushToTalkCore
 public struct ChannelServiceConfiguration: Sendable {
     /// Where own speech comes from.
     public var microphone: AudioDevice
+    /// What stands in for the microphone when that does not open, fails, or gives no sound; nil: nothing does.
+    public var fallbackMicrophone: AudioDevice?
     /// Where received speech and tones go.
     public var speaker: AudioDevice
+    /// What stands in for the speaker when that is lost; nil: nothing does.
+    public var fallbackSpeaker: AudioDevice?
     /// Talk-time limit and other numbers of the rules.
     public var rules: ChannelManagerStateMachine.Configuration
     /// How long the microphone records on after a release.

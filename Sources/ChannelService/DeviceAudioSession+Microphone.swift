@@ -1,4 +1,4 @@
-// The microphone of the audio session: transmissions in, their frames and level out.
+// The microphones of the audio session: transmissions in, their frames and level out.
 
 import Audio
 import Logging
@@ -12,41 +12,51 @@ extension DeviceAudioSession {
         goAheadBurst = nil
         goAheadSounded = false
         levelMeter = LevelMeter()
-        do throws(AudioError) {
-            microphoneFailure = nil
-            captureBurst = try openMicrophone().start(start)
-            abortPending = false
-        } catch {
-            handler?(.captureFailed(reason: "\(error)"))
+        choice.end(at: .now)
+        transmission = Transmission(start: start)
+        let microphone = microphone(choice.begin(at: .now))
+        // The one that was cut in this turn goes on only if it is wanted again.
+        if abortPending, current !== microphone { current.abort() }
+        abortPending = false
+        run(microphone, start)
+        if choice.isOnTrial { tryMain() }
+        if current.choice == .fallback {
+            tellOfFallback()
+        } else if !choice.isDoubted {
+            // Another program may want it.
+            fallback?.engine?.unprepare()
         }
     }
 
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop) {
-        guard let microphone else { return }
+        transmission?.isStopping = true
+        choice.end(at: .now)
+        for microphone in microphones where microphone !== current { microphone.abort() }
+        guard let engine = current.engine else { return }
         switch stop {
-        case .afterTail:
-            microphone.stop(tail: configuration.tail)
+        case .afterTail: engine.stop(tail: configuration.tail)
         case .immediately:
-            deliverFrames(of: microphone)
+            deliverFrames(of: engine)
             abortPending = true
             loop.schedule(at: .now) { [weak self] in self?.abortIfPending() }
         case .discarding:
-            captureBurst = nil
-            cutBurst = nil
-            microphone.abort()
+            current.burst = nil
+            current.cutBurst = nil
+            engine.abort()
         }
     }
 
     /// Delivers the recorded frames of the transmission that is cut, and no other pending output: a report of its begin
     /// or end would be mistaken for one of the next transmission.
-    func deliverFrames(of microphone: CaptureEngine) {
-        cutBurst = captureBurst
-        captureBurst = nil
-        microphone.drain { output in
-            if case .frame(let frame) = output, frame.burst == cutBurst {
-                handler?(.frame(frame))
+    private func deliverFrames(of engine: CaptureEngine) {
+        let microphone = current
+        microphone.cutBurst = microphone.burst
+        microphone.burst = nil
+        engine.drain { output in
+            if case .frame(let frame) = output, frame.burst == microphone.cutBurst {
+                deliver(frame, of: microphone)
             } else {
-                received(output)
+                received(output, from: microphone)
             }
         }
     }
@@ -54,57 +64,182 @@ extension DeviceAudioSession {
     func abortIfPending() {
         guard abortPending else { return }
         abortPending = false
-        microphone?.abort()
+        current.engine?.abort()
     }
 
-    func openMicrophone() throws(AudioError) -> CaptureEngine {
-        if let microphone { return microphone }
+    var microphones: [SessionMicrophone] { [main, fallback].compactMap(\.self) }
+
+    private func microphone(_ choice: MicrophoneChoice.Microphone) -> SessionMicrophone {
+        choice == .fallback ? fallback ?? main : main
+    }
+
+    /// Makes the engine of a microphone that has none.
+    func open(_ microphone: SessionMicrophone) throws(AudioError) -> CaptureEngine {
+        if let engine = microphone.engine { return engine }
         var capture = configuration.capture
         capture.echoOf = played
         let engine = try CaptureEngine(
-            device: configuration.microphone, configuration: capture, after: closing.end(of: configuration.microphone),
-            logger: logger)
-        microphoneWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
-            engine?.drain { self?.received($0) }
+            device: microphone.device, configuration: capture, after: closing.end(of: microphone.device), logger: logger
+        )
+        microphone.watch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
+            engine?.drain { self?.received($0, from: microphone) }
         }
         if let expectedLoss { engine.setExpectedLoss(percent: expectedLoss) }
-        microphone = engine
+        microphone.engine = engine
         return engine
     }
 
-    func received(_ output: CaptureOutput) {
+    /// The microphone records for the transmission from now on.
+    private func run(_ microphone: SessionMicrophone, _ start: CaptureStart) {
+        current = microphone
+        microphone.failure = nil
+        microphone.offset = nil
+        do throws(AudioError) {
+            microphone.burst = try open(microphone).start(start)
+        } catch {
+            microphone.failure = "\(error)"
+            failed(microphone, "\(error)")
+        }
+    }
+
+    /// The doubted microphone runs beside the one that is used.
+    private func tryMain() {
+        do throws(AudioError) {
+            main.failure = nil
+            main.offset = nil
+            main.burst = try open(main).start(.atOnce)
+        } catch {
+            _ = choice.isUseless(.main)
+        }
+    }
+
+    // MARK: What they report
+
+    private func received(_ output: CaptureOutput, from microphone: SessionMicrophone) {
         switch output {
-        case .prepared, .lost, .resumed: break
-        case .hears(let burst, _, _):
-            guard burst == captureBurst else { return }
+        case .prepared: break
+        case .resumed: if microphone === main { choice.heardAgain(at: .now) }
+        case .lost(let error):
+            // It may come back, but what is said meanwhile is not to be missed.
+            if microphone.burst != nil { _ = replace(microphone, "\(error)") }
+        case .fellSilent(let burst):
+            guard burst == microphone.burst else { return }
+            isSilent(microphone)
+        case .heardAgain(let burst):
+            guard burst == microphone.burst else { return }
+            if microphone === main { choice.heardAgain(at: .now) }
+            if microphone === current, !choice.isDoubted { handler?(.microphoneDoubtful(nil)) }
+        case .hears(let burst, _, let really):
+            guard burst == microphone.burst, microphone === current else { return }
+            if !really, replace(microphone, silence(of: microphone)) { return }
             tellToGoAhead(burst)
         case .began(let burst, let firstSampleAt, _):
-            guard burst == captureBurst else { return }
-            handler?(.captureBegan(firstSampleAt: firstSampleAt))
+            guard burst == microphone.burst, microphone === current else { return }
+            began(at: firstSampleAt)
         case .frame(let frame):
-            if frame.burst == captureBurst {
+            if frame.burst == microphone.burst {
+                guard microphone === current else { return }
                 if let level = levelMeter.add(frame) { handler?(.level(level)) }
-                handler?(.frame(frame))
-            } else if frame.burst == cutBurst {
+                deliver(frame, of: microphone)
+            } else if frame.burst == microphone.cutBurst {
                 framesCut += 1
             }
         case .failed(let error):
-            microphoneFailure = "\(error)"
-            if captureBurst == nil { handler?(.microphoneMissing(reason: "\(error)")) }
+            microphone.failure = "\(error)"
+            if microphone === main, microphone.burst == nil { handler?(.microphoneMissing(reason: "\(error)")) }
         case .ended(let burst, let reason):
-            guard burst == captureBurst else { return }
-            captureBurst = nil
+            guard burst == microphone.burst else { return }
+            microphone.burst = nil
             if reason == .stopped {
-                handler?(.captureEnded)
+                if microphone === current { handler?(.captureEnded) }
             } else {
-                handler?(.captureFailed(reason: microphoneFailure ?? "the microphone stopped (\(reason))"))
+                failed(microphone, microphone.failure ?? "the microphone stopped (\(reason))")
             }
         }
+    }
+
+    private func began(at firstSampleAt: Instant) {
+        guard transmission?.firstSampleAt == nil else { return }
+        transmission?.firstSampleAt = firstSampleAt
+        handler?(.captureBegan(firstSampleAt: firstSampleAt))
+        // The report says that the sound is well, which it is not.
+        if current.choice == .fallback { handler?(.microphoneDoubtful(doubt)) }
+    }
+
+    /// A frame has its place in the transmission, whichever microphone it comes from.
+    private func deliver(_ frame: OutgoingFrame, of microphone: SessionMicrophone) {
+        if transmission?.isStopping == false { began(at: frame.capturedAt) }
+        let next = transmission?.nextPosition
+        let offset = microphone.offset ?? place(of: frame) - Int64(frame.position)
+        microphone.offset = offset
+        var placed = frame
+        placed.position = UInt32(clamping: Int64(frame.position) + offset)
+        placed.isFirst = next == nil
+        transmission?.nextPosition = Int64(placed.position) + Int64(frame.samples)
+        handler?(.frame(placed))
+    }
+
+    /// Where a microphone's first frame is: by its time, in whole frames, and behind what was sent before.
+    private func place(of frame: OutgoingFrame) -> Int64 {
+        guard let next = transmission?.nextPosition, let first = transmission?.firstSampleAt else { return 0 }
+        let samples = max(1, Int64(frame.samples))
+        let passed = (frame.capturedAt - first).nanoseconds * 48 / 1_000_000
+        return max(next, (passed + samples / 2) / samples * samples)
+    }
+
+    // MARK: Microphones that are of no use
+
+    private func silence(of microphone: SessionMicrophone) -> String {
+        "\(AudioError.deviceSilent(microphone.device.description))"
+    }
+
+    /// It gives no sound: the other one takes over, or the person is warned and may go on for a moment.
+    private func isSilent(_ microphone: SessionMicrophone) {
+        guard !replace(microphone, silence(of: microphone)), microphone === current else { return }
+        guard transmission?.isStopping == false else { return }
+        handler?(.microphoneDoubtful(silence(of: microphone)))
+        play(.talkTimeWarning)
+    }
+
+    /// It has come to its end without having been stopped.
+    private func failed(_ microphone: SessionMicrophone, _ reason: String) {
+        let isUsed = microphone === current
+        guard !replace(microphone, reason), isUsed else { return }
+        for other in microphones { other.abort() }
+        handler?(.captureFailed(reason: reason))
+    }
+
+    /// Lets the other microphone go on, if there is one that can. Returns whether it does.
+    private func replace(_ microphone: SessionMicrophone, _ reason: String) -> Bool {
+        guard let transmission, !transmission.isStopping else { return false }
+        if microphone === main { doubtReason = reason }
+        guard let next = choice.isUseless(microphone.choice) else { return false }
+        // A silent one goes on beside the other, and shows whether it works again.
+        if microphone.burst == nil || microphone.choice == .fallback { microphone.abort() }
+        goAheadBurst = nil
+        let hasBegun = transmission.firstSampleAt != nil
+        let other = self.microphone(next)
+        if next == .main, other.burst != nil {
+            // It has been running on trial: what it gives from now on is sent.
+            current = other
+            return true
+        }
+        run(other, hasBegun ? .atOnce : transmission.start)
+        guard self.transmission?.isStopping == false, other.failure == nil else { return true }
+        tellOfFallback()
+        handler?(.microphoneDoubtful(doubt))
+        return true
+    }
+
+    private func tellOfFallback() { play(.fallbackMicrophone) }
+
+    private var doubt: String? {
+        doubtReason.map { "\($0); \(configuration.fallbackMicrophone?.description ?? "another microphone") is used" }
     }
 
     func setExpectedLoss(percent: Int) {
         expectedLoss = percent
-        microphone?.setExpectedLoss(percent: percent)
+        for microphone in microphones { microphone.engine?.setExpectedLoss(percent: percent) }
     }
 
     // MARK: Go ahead
@@ -122,6 +257,6 @@ extension DeviceAudioSession {
     func goAhead(from instant: Instant) {
         guard let burst = goAheadBurst else { return }
         goAheadBurst = nil
-        if burst == captureBurst { microphone?.goAhead(from: instant) }
+        if burst == current.burst { current.engine?.goAhead(from: instant) }
     }
 }

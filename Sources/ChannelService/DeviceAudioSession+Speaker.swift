@@ -1,4 +1,4 @@
-// The speaker of the audio session: tones and received speech.
+// The speakers of the audio session: tones and received speech.
 
 import Audio
 import Logging
@@ -8,18 +8,21 @@ import Reactor
 import Vocabulary
 
 extension DeviceAudioSession {
+    /// How long a lost speaker is left alone before it is tried again, by the next activation.
+    private static let speakerRetryAfter = Duration.seconds(2)
+
     func play(_ tone: Tone) {
         if tone == .microphoneOn, goAheadSounded {
             goAheadSounded = false
             return
         }
         guard configuration.playsTones, !speakerBlocked else {
-            if tonesPlaying == 0 { tonesFinished(heard: false) }
+            if tones.isEmpty { tonesFinished(heard: false) }
             return
         }
         do throws(AudioError) {
             try openSpeaker().play(tone)
-            tonesPlaying += 1
+            tones.append(tone)
         } catch {
             speakerBlocked = true
             handler?(.playbackFailed(reason: "\(error)"))
@@ -31,11 +34,11 @@ extension DeviceAudioSession {
     func tonesFinished(heard: Bool) {
         guard isForProgram else { return }
         // A file is nobody else's, and would begin anew.
-        if case .alsa = configuration.speaker { closeSpeaker() }
+        if case .alsa = speakerDevice { closeSpeaker() }
         activateWhenFree()
         closing.whenClosed { [weak self] in
             // A later tone ends later, and tells it then.
-            guard let self, tonesPlaying == 0 else { return }
+            guard let self, tones.isEmpty else { return }
             handler?(.tonesFinished(heard: heard))
         }
     }
@@ -45,6 +48,7 @@ extension DeviceAudioSession {
         do throws(AudioError) {
             guard try openSpeaker().enqueue(packet, voice: voice) else { return false }
             voicesPlaying.insert(voice)
+            if configuration.fallbackSpeaker != nil { recentSpeech.add(packet, voice: voice, at: .now) }
             return true
         } catch {
             speakerBlocked = true
@@ -61,18 +65,25 @@ extension DeviceAudioSession {
             handler?(.played(voice: voice))
             return
         }
+        recentSpeech.end(voice, lastSequence: lastSequence)
         speaker.end(lastSequence: lastSequence, voice: voice)
     }
 
     func dropReception(voice: Int) {
         voicesPlaying.remove(voice)
+        recentSpeech.remove(voice)
         if voicesPlaying.isEmpty {
             speaker?.flush()
-            tonesPlaying = 0
+            tones = []
         } else {
             speaker?.flush(voice: voice)
         }
         finishDeactivating()
+    }
+
+    /// The speaker that is used at present.
+    var speakerDevice: AudioDevice {
+        speakerLostAt == nil ? configuration.speaker : configuration.fallbackSpeaker ?? configuration.speaker
     }
 
     func openSpeaker() throws(AudioError) -> PlaybackEngine {
@@ -80,17 +91,20 @@ extension DeviceAudioSession {
         var playback = configuration.playback
         playback.played = played
         if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
+        let device = speakerDevice
         let engine = try PlaybackEngine(
-            device: configuration.speaker, configuration: playback, after: closing.end(of: configuration.speaker),
-            logger: logger)
+            device: device, configuration: playback, after: closing.end(of: device), logger: logger)
         speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
-            engine?.drain { self?.received($0) }
+            engine?.drain {
+                // One that was replaced has nothing more to say.
+                if let self, let engine, engine === self.speaker { self.received($0) }
+            }
         }
         speaker = engine
         return engine
     }
 
-    func received(_ event: PlaybackEvent) {
+    private func received(_ event: PlaybackEvent) {
         switch event {
         case .prepared: return
         case .toneBegan(let tone, let firstSampleAt):
@@ -101,12 +115,13 @@ extension DeviceAudioSession {
             return
         case .ended(let voice, _, let reason, let counts, _):
             voicesPlaying.remove(voice)
+            recentSpeech.remove(voice)
             // A burst that ends because the speaker failed says nothing good of it.
-            if reason != .deviceFailed, counts.played > 0 { handler?(.speakerWorks) }
+            if reason != .deviceFailed, counts.played > 0 { speakerWorks() }
             handler?(.played(voice: voice))
         case .toneEnded(_, let lastSampleAt):
-            handler?(.speakerWorks)
-            if isForProgram, tonesPlaying == 1 {
+            speakerWorks()
+            if isForProgram, tones.count == 1 {
                 // It is in the device still.
                 loop.schedule(at: lastSampleAt) { [weak self, weak speaker] in
                     guard let self, let speaker, speaker === self.speaker else { return }
@@ -114,19 +129,69 @@ extension DeviceAudioSession {
                 }
                 return
             }
-            tonesPlaying = max(0, tonesPlaying - 1)
+            tones = Array(tones.dropFirst())
+        case .lost(let error):
+            _ = replaceSpeaker("\(error)")
+            return
         case .failed(let error):
+            guard !replaceSpeaker("\(error)") else { return }
             goAhead(from: .now)
-            tonesPlaying = 0
+            tones = []
             handler?(.playbackFailed(reason: "\(error)"))
             tonesFinished(heard: false)
         }
         finishDeactivating()
     }
 
-    func toneHeard() {
-        tonesPlaying = max(0, tonesPlaying - 1)
-        if tonesPlaying == 0 { tonesFinished(heard: true) }
+    private func toneHeard() {
+        tones = Array(tones.dropFirst())
+        if tones.isEmpty { tonesFinished(heard: true) }
         finishDeactivating()
+    }
+
+    private func speakerWorks() {
+        if speakerLostAt == nil { handler?(.speakerWorks) }
+    }
+
+    // MARK: Another speaker
+
+    /// The speaker is lost: the fallback says the last two seconds again, and what follows. Returns whether it does.
+    private func replaceSpeaker(_ reason: String) -> Bool {
+        guard let fallback = configuration.fallbackSpeaker, speakerLostAt == nil else { return false }
+        let (voices, unheard) = (voicesPlaying, tones)
+        closeSpeaker()
+        speakerLostAt = .now
+        do throws(AudioError) {
+            let speaker = try openSpeaker()
+            for tone in unheard {
+                speaker.play(tone)
+                tones.append(tone)
+            }
+            for voice in voices.sorted() {
+                let (packets, lastSequence) = recentSpeech.again(voice, at: .now)
+                for packet in packets where speaker.enqueue(packet, voice: voice) { voicesPlaying.insert(voice) }
+                if let lastSequence { speaker.end(lastSequence: lastSequence, voice: voice) }
+            }
+        } catch {
+            // Said as if there were none: of the voices, too, which nothing plays any more.
+            speakerBlocked = true
+            goAhead(from: .now)
+            handler?(.playbackFailed(reason: "\(error)"))
+            tonesFinished(heard: false)
+        }
+        for voice in voices.subtracting(voicesPlaying).sorted() {
+            recentSpeech.remove(voice)
+            handler?(.played(voice: voice))
+        }
+        handler?(.speakerReplaced(reason: "\(reason); \(fallback) is used"))
+        return true
+    }
+
+    /// Uses the lost speaker again, if that may be worth it; nothing may be playing.
+    func tryMainSpeaker() {
+        guard let lostAt = speakerLostAt, .now >= lostAt + Self.speakerRetryAfter, tones.isEmpty, voicesPlaying.isEmpty
+        else { return }
+        closeSpeaker()
+        speakerLostAt = nil
     }
 }

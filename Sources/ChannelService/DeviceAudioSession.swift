@@ -6,11 +6,22 @@ import Logging
 import MonotonicTime
 import PushToTalkCore
 import Reactor
+import Vocabulary
 
 /// The sound devices of this machine, on an event loop.
 ///
 /// An engine that cannot be made, or whose device fails, is tried again with the next use.
 final class DeviceAudioSession: AudioSession {
+    /// The transmission that is recorded, or was recorded last.
+    struct Transmission {
+        let start: CaptureStart
+        var firstSampleAt: Instant?
+        /// Where its next frame is, in samples of 48 kHz; nil before the first one.
+        var nextPosition: Int64?
+        /// It was told to stop: nothing new begins for it.
+        var isStopping = false
+    }
+
     var handler: ((AudioSessionEvent) -> Void)?
     var framesCut = 0
 
@@ -19,19 +30,20 @@ final class DeviceAudioSession: AudioSession {
     let logger: Logger
     /// By which the microphone learns what the speaker plays; nil: echoes are sent.
     let played: PlayedSound?
-    var microphone: CaptureEngine?
-    var microphoneWatch: EventLoop.Watch?
+    let main: SessionMicrophone
+    let fallback: SessionMicrophone?
+    /// The microphone whose sound is sent, or was sent last.
+    var current: SessionMicrophone
+    var choice: MicrophoneChoice
+    /// Why the main microphone was of no use when it was used last.
+    var doubtReason: String?
+    var transmission: Transmission?
     var speaker: PlaybackEngine?
     var speakerWatch: EventLoop.Watch?
     /// The devices that are being closed, so that nothing waits for a driver.
     let closing: ClosingDevices
 
-    /// The engine's number of the transmission that is being recorded; what comes of others is void.
-    var captureBurst: UInt32?
-    /// The transmission that was cut last: its encoder may still give a frame or two, which are counted and dropped.
-    var cutBurst: UInt32?
-    var microphoneFailure: String?
-    /// The transmission that begins when the go-ahead tone sounds, and whether the tone is on its way.
+    /// The burst that begins when the go-ahead tone sounds, and whether the tone is on its way.
     var goAheadBurst: UInt32?
     /// The tone has sounded already that the rules let sound when capture begins.
     var goAheadSounded = false
@@ -39,7 +51,12 @@ final class DeviceAudioSession: AudioSession {
     var expectedLoss: Int?
     /// The microphone is to stop within this turn of the loop, unless the next transmission takes it over running.
     var abortPending = false
-    var tonesPlaying = 0
+    /// The tones that were handed to the speaker and are not over.
+    var tones: [Tone] = []
+    /// Speech that plays, where another speaker can say it again.
+    var recentSpeech = RecentSpeech()
+    /// When the speaker was lost, while the fallback is used in its place.
+    var speakerLostAt: Instant?
     /// The voices on which speech plays.
     var voicesPlaying: Set<Int> = []
     var deactivating = false
@@ -55,16 +72,20 @@ final class DeviceAudioSession: AudioSession {
         self.logger = logger
         played = configuration.cancelsEcho ? PlayedSound() : nil
         closing = ClosingDevices(on: loop, logger: logger)
+        main = SessionMicrophone(.main, configuration.microphone)
+        fallback = configuration.fallbackMicrophone.map { SessionMicrophone(.fallback, $0) }
+        current = main
+        choice = MicrophoneChoice(hasFallback: fallback != nil)
     }
 
     func prepare(for media: MediaOwner?) {
         isForProgram = media == .application
         switch media {
         case .application: closeDevices()
-        case nil: microphone?.unprepare()
+        case nil: unprepareMicrophones()
         case .daemon:
             guard configuration.keepsDevicesOpen else { return }
-            do throws(AudioError) { try openMicrophone().prepare() } catch {
+            do throws(AudioError) { try open(main).prepare() } catch {
                 logger.warning("the microphone is not available; retrying at the next press: \(error)")
                 handler?(.microphoneMissing(reason: "\(error)"))
             }
@@ -80,6 +101,7 @@ final class DeviceAudioSession: AudioSession {
     func activate() {
         deactivating = false
         speakerBlocked = false
+        tryMainSpeaker()
         // A program gets the devices when the tone of what was before has been heard, and when they are closed.
         activating = isForProgram
         if isForProgram { activateWhenFree() } else { handler?(.activated) }
@@ -87,9 +109,9 @@ final class DeviceAudioSession: AudioSession {
 
     /// Tells a program that the devices are its own, as soon as they are.
     func activateWhenFree() {
-        guard activating, tonesPlaying == 0 else { return }
+        guard activating, tones.isEmpty else { return }
         closing.whenClosed { [weak self] in
-            guard let self, activating, tonesPlaying == 0 else { return }
+            guard let self, activating, tones.isEmpty else { return }
             activating = false
             handler?(.activated)
         }
@@ -101,17 +123,18 @@ final class DeviceAudioSession: AudioSession {
         abortIfPending()
         if playOut == .drop {
             speaker?.flush()
-            tonesPlaying = 0
+            tones = []
             voicesPlaying = []
+            recentSpeech.removeAll()
             tonesFinished(heard: false)
         }
         finishDeactivating()
     }
 
     func finishDeactivating() {
-        guard deactivating, tonesPlaying == 0, voicesPlaying.isEmpty else { return }
+        guard deactivating, tones.isEmpty, voicesPlaying.isEmpty else { return }
         deactivating = false
-        if !configuration.keepsDevicesOpen { microphone?.unprepare() }
+        if !configuration.keepsDevicesOpen { unprepareMicrophones() }
         handler?(.deactivated)
     }
 
@@ -122,15 +145,21 @@ final class DeviceAudioSession: AudioSession {
     }
 
     /// Whether an engine holds a device, or may.
-    var hasOpenDevices: Bool { microphone != nil || speaker != nil || !closing.isEmpty }
+    var hasOpenDevices: Bool {
+        microphones.contains { $0.engine != nil } || speaker != nil || !closing.isEmpty
+    }
+
+    private func unprepareMicrophones() { for microphone in microphones { microphone.engine?.unprepare() } }
 
     func closeDevices() {
-        microphoneWatch?.cancel()
-        if let microphone { closing.add(microphone.end, of: microphone.device) }
-        microphone?.close()
-        microphone = nil
-        captureBurst = nil
-        cutBurst = nil
+        for microphone in microphones {
+            microphone.watch?.cancel()
+            if let engine = microphone.engine { closing.add(engine.end, of: engine.device) }
+            microphone.engine?.close()
+            microphone.engine = nil
+            microphone.burst = nil
+            microphone.cutBurst = nil
+        }
         closeSpeaker()
     }
 
@@ -139,7 +168,7 @@ final class DeviceAudioSession: AudioSession {
         if let speaker { closing.add(speaker.end, of: speaker.device) }
         speaker?.close()
         speaker = nil
-        tonesPlaying = 0
+        tones = []
         voicesPlaying = []
     }
 

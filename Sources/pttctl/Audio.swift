@@ -38,11 +38,23 @@ struct SoundConfigurationOptions: ParsableArguments {
     }
 }
 
-/// The microphone and the speaker that a configuration names.
+/// The microphones and speakers that a configuration names.
 struct ConfiguredSound: Equatable {
     var file: String
     var microphone: AudioDevice
     var speaker: AudioDevice
+    /// Those that stand in for the two.
+    var fallbackMicrophone: AudioDevice?
+    var fallbackSpeaker: AudioDevice?
+
+    /// Every device with its use and the name of its setting.
+    var all: [(device: AudioDevice, use: AudioDevice.Use, setting: String)] {
+        let named: [(AudioDevice?, AudioDevice.Use, String)] = [
+            (microphone, .microphone, "microphone"), (speaker, .speaker, "speaker"),
+            (fallbackMicrophone, .microphone, "fallback-microphone"), (fallbackSpeaker, .speaker, "fallback-speaker"),
+        ]
+        return named.compactMap { device, use, setting in device.map { ($0, use, setting) } }
+    }
 
     /// Reads the table [audio] of the file at `path`, and nothing else of it.
     init(path: String) throws(SettingsError) {
@@ -50,12 +62,12 @@ struct ConfiguredSound: Equatable {
             root.isReadInPart()
             let audio = root.table("audio")
             audio?.isReadInPart()
-            return [
-                audio?.value("microphone", Self.device, default: Self.standard) ?? Self.standard,
-                audio?.value("speaker", Self.device, default: Self.standard) ?? Self.standard,
-            ]
+            return ["microphone", "speaker", "fallback-microphone", "fallback-speaker"].map {
+                audio?.optional($0, Self.device)
+            }
         }
-        (file, microphone, speaker) = (path, names[0], names[1])
+        (file, microphone, speaker) = (path, names[0] ?? Self.standard, names[1] ?? Self.standard)
+        (fallbackMicrophone, fallbackSpeaker) = (names[2], names[3])
     }
 
     /// What pttd uses when nothing else is said.

@@ -59,7 +59,7 @@ struct SoundEntry: Encodable, Equatable {
     var usb = false
     var microphone: Bool
     var speaker: Bool
-    /// Which settings of pttd.toml mean it: "microphone", "speaker".
+    /// Which settings of pttd.toml mean it: "microphone", "speaker", "fallback-microphone", "fallback-speaker".
     var configured: [String] = []
     /// Why it cannot be opened, in a few words; empty while it can.
     var problem = ""
@@ -75,22 +75,23 @@ struct SoundEntry: Encodable, Equatable {
     ) -> [SoundEntry] {
         var entries = devices.map(SoundEntry.init)
         guard let configured else { return entries }
-        for (device, use) in [(configured.microphone, AudioDevice.Use.microphone), (configured.speaker, .speaker)] {
+        for (device, use, setting) in configured.all {
             let text = device.shortName
             // A card has a name for each direction where their devices differ.
             let meant = devices.indices.filter { devices[$0].isMeant(by: text) }
             let fitting = meant.first { use == .microphone ? devices[$0].isMicrophone : devices[$0].isSpeaker }
             if let index = fitting ?? meant.first {
-                entries[index].configured.append(use.word)
+                entries[index].configured.append(setting)
                 if SoundDevice.isNumbered(text) { entries[index].numberedName = text }
             } else if let index = entries.firstIndex(where: { $0.name == text }) {
-                entries[index].configured.append(use.word)
+                entries[index].configured.append(setting)
+                entries[index].microphone = entries[index].microphone || use == .microphone
                 entries[index].speaker = entries[index].speaker || use == .speaker
                 if entries[index].problem.isEmpty { entries[index].problem = look(device, use)?.inShort ?? "" }
             } else {
                 var entry = SoundEntry(
                     name: text, title: device.isFile ? "a WAV file" : "named in pttd.toml only", kind: "other",
-                    microphone: use == .microphone, speaker: use == .speaker, configured: [use.word])
+                    microphone: use == .microphone, speaker: use == .speaker, configured: [setting])
                 entry.problem = look(device, use)?.inShort ?? ""
                 entries.append(entry)
             }

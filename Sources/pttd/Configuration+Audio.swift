@@ -5,7 +5,10 @@ import Settings
 extension Configuration {
     mutating func readAudio(_ audio: SettingsTable) {
         microphone = audio.value("microphone", Self.device, default: microphone)
+        fallbackMicrophone = audio.optional("fallback-microphone", Self.device)
         speaker = audio.value("speaker", Self.device, default: speaker)
+        fallbackSpeaker = audio.optional("fallback-speaker", Self.device)
+        capture.isWatched = audio.value("microphone-watch", .boolean, default: true)
         capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
         capture.gain = audio.value("gain", Self.gain, default: .automatic)
         capture.suppressesNoise = audio.value("noise-suppression", .boolean, default: false)

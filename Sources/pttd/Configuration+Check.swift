@@ -31,6 +31,12 @@ extension Configuration {
         var problems: [String] = []
         if let problem = microphone.problem(asA: .microphone) { problems.append("audio.microphone: \(problem)") }
         if let problem = speaker.problem(asA: .speaker) { problems.append("audio.speaker: \(problem)") }
+        if let problem = fallbackMicrophone?.problem(asA: .microphone) {
+            problems.append("audio.fallback-microphone: \(problem)")
+        }
+        if let problem = fallbackSpeaker?.problem(asA: .speaker) {
+            problems.append("audio.fallback-speaker: \(problem)")
+        }
         return problems
     }
 

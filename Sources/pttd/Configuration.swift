@@ -30,6 +30,8 @@ struct Configuration {
     var talkTimeLimit: Duration? = .seconds(60)
     var microphone = AudioDevice.alsa("default")
     var speaker = AudioDevice.alsa("default")
+    var fallbackMicrophone: AudioDevice?
+    var fallbackSpeaker: AudioDevice?
     var capture = CaptureConfiguration()
     var cancelsEcho = false
     var releaseTail = Duration.milliseconds(200)

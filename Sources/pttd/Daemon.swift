@@ -160,10 +160,13 @@ actor Daemon {
     private var channelConfiguration: ChannelServiceConfiguration {
         var rules = ChannelManagerStateMachine.Configuration()
         rules.talkTimeLimit = configuration.talkTimeLimit
-        return ChannelServiceConfiguration(
+        var channel = ChannelServiceConfiguration(
             microphone: configuration.microphone, speaker: configuration.speaker, rules: rules,
             tail: configuration.releaseTail, capture: configuration.capture, playsTones: configuration.tones,
             cancelsEcho: configuration.cancelsEcho)
+        channel.fallbackMicrophone = configuration.fallbackMicrophone
+        channel.fallbackSpeaker = configuration.fallbackSpeaker
+        return channel
     }
 
     private func busAddress(_ bus: Configuration.Bus) -> DBusAddress {

@@ -72,6 +72,8 @@ final class Loop {
             capture.echoOf = played
             playback.played = played
         }
+        // ALSA's null PCM is a microphone without sound.
+        capture.isWatched = microphoneText != "null"
         microphone = try CaptureEngine(device: AudioDevice(microphoneText), configuration: capture, logger: logger)
         speaker = try PlaybackEngine(device: AudioDevice(speakerText), configuration: playback, logger: logger)
     }
@@ -113,6 +115,8 @@ final class Loop {
         case .hears(let burst, let after, let really):
             say("microphone-hears burst=\(burst) really=\(really) after_ms=\(after.milliseconds)")
             microphone.goAhead(from: now)
+        case .fellSilent(let burst): say("microphone-silent burst=\(burst)")
+        case .heardAgain(let burst): say("microphone-heard-again burst=\(burst)")
         case .lost(let error): say("microphone-lost \(error)")
         case .resumed(let gap): say("microphone-resumed gap_ms=\(gap.milliseconds)")
         case .ended(let burst, let reason):
@@ -139,6 +143,7 @@ final class Loop {
             say("playback-ended burst=\(burst) reason=\(reason) t=\(last.nanoseconds) \(counts)")
         case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
         case .toneEnded(let tone, let last): say("tone-ended tone=\(tone) t=\(last.nanoseconds)")
+        case .lost(let error): say("speaker-lost \(error)")
         case .failed(let error):
             failed = true
             failures += 1

@@ -26,7 +26,7 @@ import Testing
             let lines = child.text.split(separator: "\n").filter { $0.contains("-lost") || $0.contains("-failed") }
             #expect(
                 lines.map { $0.prefix { $0 != " " } }.sorted() == [
-                    "microphone-failed", "microphone-lost", "speaker-failed",
+                    "microphone-failed", "microphone-lost", "speaker-failed", "speaker-lost",
                 ])
             #expect(lines.allSatisfy { $0.contains("is busy") && $0.contains("end that program") }, "\(lines)")
         }

@@ -188,7 +188,8 @@ import Vocabulary
             sink: RoomSpeaker(room), speech: [SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder())],
             configuration: configuration)
         let microphone = try CaptureWorker(
-            source: RoomMicrophone(room), framer: SpeechFramer(OpusSettings(), echoOf: played), waitsForLevel: false)
+            source: RoomMicrophone(room), framer: SpeechFramer(OpusSettings(), echoOf: played), waitsForLevel: false,
+            isWatched: false)
         let playing = try RealTimeThread(name: "ptt-room-ear") { speaker.run() }
         let capturing = try RealTimeThread(name: "ptt-room-mic") { microphone.run() }
         let packets = try self.packets(of: farEnd(seconds: 6))

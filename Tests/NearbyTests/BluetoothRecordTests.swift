@@ -102,6 +102,9 @@ func makeRecord(_ names: [String], addresses: [[UInt8]] = [[10, 0, 0, 1]], membe
         refused(name + 1, 0xFF, .senseless("name"))
         refused(one.bytes.count - 1, 5, .senseless("access point"))
         refused(one.bytes.count - 1, 6, .tooShort)
+        #expect(throws: BluetoothRecordError.senseless("access point")) {
+            try BluetoothRecord(bytes: one.bytes.dropLast() + [6, 0, 0, 0, 0, 0, 0])
+        }
         #expect(throws: BluetoothRecordError.tooLong) {
             try BluetoothRecord(bytes: [UInt8](repeating: 1, count: BluetoothRecord.byteCountMaximum + 1))
         }

@@ -207,13 +207,19 @@ def followed(mic, ear, shift, course):
     window, step, wander = int(STEP_WINDOW_S * rate), int(STEP_S * rate), int(STEP_WANDER_S * rate)
     loud = np.sqrt(np.convolve(ear ** 2, np.full(window, 1 / window), 'same'))
     quiet = max(loud.max() * 10 ** (AUDIBLE_DB / 20), 1e-5)
+    sound = np.flatnonzero(np.abs(ear) >= quiet)
+    sound_first, sound_last = (int(sound[0]), int(sound[-1])) if len(sound) else (0, len(ear))
+
+    def lies_in_sound(at, half):
+        """A window that is silent at one end resembles what lies a period of the voice away more than its own place."""
+        return sound_first <= at - half and at + half <= sound_last
 
     def walk(begin, delay, until, direction):
         """From an ear sample with a known delay up to another one, in steps; [(ear sample, delay, correlation)] of those found."""
         found, missed, at = [], 0, begin
         while missed <= STEPS_MISSED_MAX:
             at += direction * step
-            if (until - at) * direction <= step or at < window // 2 or at + window // 2 > len(ear):
+            if (until - at) * direction <= step or not lies_in_sound(at, window // 2):
                 break
             missed += 1
             if loud[at] < quiet:
@@ -240,6 +246,7 @@ def followed(mic, ear, shift, course):
     # A window that reaches beyond the sound knows the delay of its inner part only.
     sure = [i for i, (_, _, c) in enumerate(course) if c >= SAME_CORRELATION]
     course = course[sure[0]:sure[-1] + 1] if sure else course
+    course = [c for c in course if lies_in_sound(c[0] // THIN, int(WINDOW_S * rate) // 2)] or course
     thin = [(int(e) // THIN, (d - rest) / THIN) for e, d, _ in course]
     added = walk(*thin[0], 0, -1) + walk(*thin[-1], len(ear), 1)
     for (e, d), (next_e, next_d) in zip(thin, thin[1:]):
@@ -292,8 +299,9 @@ def heard_pieces(mic, ear, shift, course, mic_power, ear_sharp):
     return heard, sounding, delays
 
 
-def align(mic, ear, press=None, release=None, tail_ms=0.0):
-    """One burst: `mic` and `ear` are Recordings; press and release instants (ns) when both have clocks."""
+def align(mic, ear, press=None, release=None, tail_ms=0.0, until=None):
+    """One burst: `mic` and `ear` are Recordings; press and release instants (ns) when both have clocks. What is heard after `until` is of
+    another burst."""
     if mic.rate != RATE or ear.rate != RATE:
         raise ValueError(f'recordings have to be of {RATE} Hz')
     timed = press is not None and mic.clock is not None and ear.clock is not None
@@ -301,6 +309,8 @@ def align(mic, ear, press=None, release=None, tail_ms=0.0):
         end = release if release is not None else ear.time_of(len(ear.samples))
         mic_first, ear_first = int(mic.frame_at(press - 0.5e9)), int(ear.frame_at(press - 0.1e9))
         mic_count, ear_count = int((end - press + 1.2e9) * RATE / 1e9), int((end - press + 0.1e9 + DELAY_S[1] * 1e9) * RATE / 1e9)
+        if until is not None:
+            ear_count = min(ear_count, max(0, int(ear.frame_at(until)) - ear_first))
         mic_first_ns, ear_first_ns = mic.time_of(mic_first), ear.time_of(ear_first)
         delays = DELAY_S
     else:

@@ -145,6 +145,19 @@ class Alignment(unittest.TestCase):
         self.assertTrue(150 < a.after_release_ms <= 200, a.after_release_ms)
         self.assertAlmostEqual(a.release_to_silence_ms, a.after_release_ms + 50, delta=6)
 
+    def test_the_next_burst_is_no_part_of_this_one(self):
+        # Let go for 0.6 s, and heard again.
+        def pause(x):
+            x = x.copy()
+            x[RATE:RATE + RATE * 6 // 10] = 0
+            return x
+        release, again = PRESS + 1 * SECOND, PRESS + 1.6 * SECOND
+        whole = align(MIC, heard(50, pause), PRESS, release)
+        self.assertGreater(whole.release_to_silence_ms, 500)
+        a = align(MIC, heard(50, pause), PRESS, release, until=again)
+        self.assertLess(a.release_to_silence_ms, 60)
+        self.assertEqual(a.lost_inside_ms, 0)
+
     def test_a_hole_is_lost_inside(self):
         def hole(x):
             x = x.copy()

@@ -8,7 +8,7 @@ import sys
 from accessory_bench import run
 from accessory_day import day
 from accessory_kinds import Kinds
-from accessory_losses import EMULATED, Losses
+from accessory_losses import Losses
 from accessory_setup import Setup
 
 
@@ -65,7 +65,7 @@ class Proof(Setup, Kinds, Losses):
         await step('the serial button is removed', self.serial_removed())
         await self.losses()
         await step('reconnects when the button advertises again', self.reconnect())
-        await step('a day in a minute', day(self, EMULATED), 400)
+        await step('a day in a minute', day(self), 400)
         await step('AVRCP by its input device (toggle)', self.headset())
         await step('AVRCP by a media player (toggle)', self.media_player())
         await step('what is not tagged is never opened', self.untagged())

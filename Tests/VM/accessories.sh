@@ -52,6 +52,8 @@ name = "Accessories"
 [audio]
 microphone = "plughw:Loopback,1,0"
 speaker = "plughw:Loopback,0,1"
+# Nobody speaks here.
+microphone-watch = false
 tones = false
 TOML
 systemd-tmpfiles --create /usr/lib/tmpfiles.d/pttd.conf

@@ -45,7 +45,7 @@ class Presses:
             await self.hold(device, source, control)
             await asyncio.sleep(0.05 + 0.02 * n)
             await self.let_go(device, source, control)
-            await asyncio.sleep(0.3)        # an emulated relay needs its time for each burst
+            await asyncio.sleep(0.1)
         self.balanced()
         return f'{count} presses'
 

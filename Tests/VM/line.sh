@@ -74,7 +74,6 @@ both() { is talker "$1" && is listener "$1"; }
 both_idle() { check "$1: nothing stuck, both idle" until_true "${2:-10}" both "$idle"; }
 button_ready() { check "$1: the button is ready" until_true "${3:-40}" is talker "a['${address[$2]}']"; }
 
-echo "$VM_ACCELERATOR" > "$out/accelerator"
 say "systemd $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"
 
 install_packages || exit 1

@@ -1,7 +1,6 @@
 """The scenario of nearby.sh: what two pttd find by Bluetooth, how long it takes, and that they talk as soon as there is a network: one that
 Bluetooth makes, or a cable."""
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -11,8 +10,6 @@ failures = 0
 CHANNEL = 'Crane 2'
 # The adapters that carry Bluetooth's own network.
 CLASSIC = {'host': '00:AA:01:00:00:02', 'visitor': '00:AA:01:01:00:03'}
-# Under emulation, on a host that does other things too, everything takes longer; the times are printed.
-SLOWNESS = 2 if os.environ.get('VM_ACCELERATOR') == 'tcg' else 1
 
 
 def ctl(who, *arguments):
@@ -38,7 +35,6 @@ def check(what, is_true, detail=''):
 
 def within(what, seconds, condition):
     """Waits; how long it took, or None."""
-    seconds *= SLOWNESS
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
         if condition():

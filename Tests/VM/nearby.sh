@@ -37,6 +37,7 @@ network-adapter = "$6"
 [audio]
 microphone = "plughw:Loopback,1,$4"
 speaker = "plughw:Loopback,0,$5"
+microphone-watch = false
 TOML
 }
 settings Anna host 00:AA:02:00:00:01 0 1 00:AA:01:00:00:02 > /root/host.toml
@@ -59,7 +60,7 @@ move_plug() {
   done
 }
 move_plug & mover=$!
-VM_ACCELERATOR=$VM_ACCELERATOR python3 "$harness/nearby.py" || failures=$((failures + 1))
+python3 "$harness/nearby.py" || failures=$((failures + 1))
 kill $host $visitor $mover; sleep 1; kill $radio $classic
 say "$failures failures"
 exit $((failures > 0))

@@ -2,8 +2,8 @@
 # Sourced by system.sh, second boot: what systemd does with the shipped units when a program is killed again and again, hangs, or finds
 # its port taken. Both programs run.
 kills=20
-# From the kill to the start that follows; what the unit says, and an emulated machine's start of a program.
-back_within=6000
+# From the kill to the start that follows: the pause that the unit asks for, and what this loop needs to see it.
+back_within=2000
 
 main_pid() { systemctl show -P MainPID "$1"; }
 # another UNIT PID: the unit runs, and not as that process

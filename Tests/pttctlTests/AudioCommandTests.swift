@@ -96,18 +96,21 @@ import Testing
             """
         try await withPlace(asound) { place in
             let file = try place.write(
-                "[daemon]\nname = \"x\"\n[audio]\nmicrophone = \"radio\"\nspeaker = \"hw:7,0\"\ngain = \"off\"\n",
+                "[daemon]\nname = \"x\"\n[audio]\nmicrophone = \"radio\"\nspeaker = \"hw:7,0\"\nfallback-speaker = \"radio\"\ngain = \"off\"\n",
                 "x.toml")
             let outcome = try await place.run("list", "--config", file)
             #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
             let lines = outcome.output.split(separator: "\n").map(String.init)
             #expect(
-                lines.contains { $0.hasPrefix("radio ") && $0.hasSuffix("The radio's sound  [pttd.toml: microphone]") })
+                lines.contains {
+                    $0.hasPrefix("radio ")
+                        && $0.hasSuffix("The radio's sound  [pttd.toml: microphone, fallback-speaker]")
+                })
             #expect(lines.contains { $0.hasPrefix("hw:7,0 ") && $0.hasSuffix("[pttd.toml: speaker]") }, "\(outcome)")
             #expect(lines.contains("    there is no such device"), "\(outcome)")
             #expect(lines.last == "To try one: pttctl audio test --microphone NAME --speaker NAME")
             let entries = try await place.run("list", "--json", "--config", file).json([Listed].self)
-            #expect(entries.first { $0.name == "radio" }?.configured == ["microphone"])
+            #expect(entries.first { $0.name == "radio" }?.configured == ["microphone", "fallback-speaker"])
             #expect(entries.first { $0.name == "broken" }?.problem.isEmpty == false)
             #expect(entries.first { $0.name == "hw:7,0" }?.kind == "other")
             #expect(entries.contains { $0.name == "default" } && !entries.contains { $0.name == "null" })

@@ -54,6 +54,9 @@ import Vocabulary
             talk-time-limit = "2min"
             [audio]
             microphone = "plughw:Headset"
+            fallback-microphone = "plughw:CARD=PCH"
+            fallback-speaker = "default"
+            microphone-watch = false
             microphone-start = "when-heard"
             gain = "-6 dB"
             noise-suppression = true
@@ -86,6 +89,9 @@ import Vocabulary
         #expect(configuration.talkTimeLimit == .seconds(120))
         #expect(configuration.microphone == .alsa("plughw:Headset"))
         #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
+        #expect(configuration.fallbackMicrophone == .alsa("plughw:CARD=PCH"))
+        #expect(configuration.fallbackSpeaker == .alsa("default"))
+        #expect(!configuration.capture.isWatched)
         #expect(configuration.releaseTail == .milliseconds(350))
         #expect(configuration.capture.microphoneStart == .whenHeard)
         #expect(configuration.capture.gain == .fixed(decibels: -6))

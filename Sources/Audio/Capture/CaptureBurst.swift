@@ -12,6 +12,8 @@ final class CaptureBurst {
         case isComplete
         /// The device gives nothing.
         case hasStalled
+        /// It has given nothing but silence for too long.
+        case isSilent
     }
 
     /// How long after the tail's end samples of before it may come.
@@ -25,9 +27,13 @@ final class CaptureBurst {
     /// Whether the microphone has been heard since it was set running.
     private var hasHeard = false
     private var stall = StallClock()
+    /// Nil for a device that may be silent.
+    private var watch: MicrophoneWatch?
     private var lost = LostSamples()
 
-    init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool) {
+    /// `isWatched`: the device is a microphone that is never wholly silent.
+    init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool, isWatched: Bool) {
+        watch = isWatched ? MicrophoneWatch() : nil
         self.rings = rings
         self.framer = framer
         self.waitsForLevel = waitsForLevel
@@ -47,6 +53,7 @@ final class CaptureBurst {
     /// The device is set running.
     func deviceStarts(at now: Instant) {
         stall.moved(at: now)
+        watch?.begin(at: now)
         lost.begin()
     }
 
@@ -61,6 +68,7 @@ final class CaptureBurst {
         hearing.begin(waitsForLevel: waitsForLevel && !hasHeard, afterGoAhead: afterGoAhead, at: now)
         let result = machine.start(burst: burst, at: now, goesOn: hearing.isPassed)
         framer.begin()
+        watch?.begin(at: now)
         lost.begin()
         if case .goOn(let finished) = result {
             putEnd(of: finished, .restarted)
@@ -101,7 +109,9 @@ final class CaptureBurst {
         if !hearing.isPassed {
             guard let early = hear(samples, count, first: first, at: now) else { return .goesOn }
             dropped = early
+            watch?.begin(at: now)
         }
+        if tell(watch?.take(samples, count: count, at: now)) { return .isSilent }
         dropped = max(dropped, machine.early(count, from: first))
         guard dropped < count else { return .goesOn }
         let begin = first + CaptureStateMachine.duration(Int64(dropped))
@@ -132,6 +142,7 @@ final class CaptureBurst {
             return .goesOn
         }
         if stall.movedNothing(at: now) { return .hasStalled }
+        if tell(watch?.takeNothing(at: now)) { return .hasStalled }
         return endOverdue(at: now, grace: Self.tailGrace)
     }
 
@@ -177,6 +188,23 @@ final class CaptureBurst {
     }
 
     // MARK: Out
+
+    /// Tells what the watch has noticed. Returns whether the burst is to end.
+    private func tell(_ outcome: MicrophoneWatch.Outcome?) -> Bool {
+        switch outcome {
+        case nil, .nothing: break
+        case .fellSilent: putSound(.fellSilent)
+        case .heardAgain: putSound(.heardAgain)
+        case .dead: return true
+        }
+        return false
+    }
+
+    private func putSound(_ kind: CaptureSlot.Kind) {
+        var slot = CaptureSlot(kind: kind)
+        slot.burst = machine.burst
+        rings.put(slot)
+    }
 
     private func put(_ frame: SpeechFramer.Frame) {
         var slot = CaptureSlot(kind: .frame)

@@ -43,7 +43,8 @@ public final class CaptureEngine: Sendable {
             let source = try makeCaptureSource(device, period: configuration.period)
             worker = try CaptureWorker(
                 source: source, framer: framer,
-                waitsForLevel: configuration.microphoneStart.waitsForLevel(of: device))
+                waitsForLevel: configuration.microphoneStart.waitsForLevel(of: device),
+                isWatched: source.mayBeSilent ? configuration.isFileWatched : configuration.isWatched)
             let worker = self.worker
             thread = try RealTimeThread(name: "ptt-capture", after: predecessor) { worker.run() }
         } catch {
@@ -138,6 +139,14 @@ public final class CaptureEngine: Sendable {
                     ? "the microphone hears"
                     : "the microphone stays silent; capturing anyway (check whether it is muted or its Bluetooth link is down)",
                 metadata: ["device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)"])
+        case .fellSilent(let burst):
+            logger.warning(
+                "the microphone gives no sound (check whether it is muted or its link is down)",
+                metadata: ["device": "\(device)", "burst": "\(burst)", "t": "\(Instant.now.nanoseconds)"])
+        case .heardAgain(let burst):
+            logger.notice(
+                "the microphone gives sound again",
+                metadata: ["device": "\(device)", "burst": "\(burst)", "t": "\(Instant.now.nanoseconds)"])
         case .lost(let error):
             logger.warning("microphone lost; retrying: \(error)")
         case .resumed(let gap):

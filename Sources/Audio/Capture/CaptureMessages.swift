@@ -14,7 +14,9 @@ enum CaptureCommand: BitwiseCopyable {
 
 /// One slot of the ring of outputs.
 struct CaptureSlot: BitwiseCopyable {
-    enum Kind: UInt8, BitwiseCopyable { case prepared, hears, began, frame, lost, resumed, ended, failed }
+    enum Kind: UInt8, BitwiseCopyable {
+        case prepared, hears, began, frame, fellSilent, heardAgain, lost, resumed, ended, failed
+    }
 
     var kind: Kind
     var isFirst = false
@@ -45,6 +47,8 @@ extension CaptureSlot {
                     payload: Array(payload), samples: UInt32(clamping: frameSamples),
                     capturedAt: Instant(nanoseconds: time), position: position, burst: burst, isFirst: isFirst,
                     isLast: isLast, level: level))
+        case .fellSilent: .fellSilent(burst: burst)
+        case .heardAgain: .heardAgain(burst: burst)
         case .lost: .lost(AudioError(fault, device: device))
         case .resumed: .resumed(gap: .nanoseconds(span))
         case .ended: .ended(burst: burst, CaptureEnd(rawValue: end) ?? .deviceFailed)

@@ -10,6 +10,10 @@ public struct CaptureConfiguration: Sendable {
     public var period = Duration.microseconds(2_500)
     /// When a microphone that has been started counts as hearing.
     public var microphoneStart = MicrophoneStart.automatic
+    /// Whether a microphone that falls silent is told of, and ends the burst.
+    public var isWatched = true
+    /// Whether the same holds for a WAV file, which may be silent otherwise: it plays a microphone that dies.
+    public var isFileWatched = false
     /// How loud speech is made. It costs no delay.
     public var gain = MicrophoneGain.automatic
     /// Whether steady noise is made quieter, which costs 5 ms of delay.
@@ -92,6 +96,11 @@ public enum CaptureOutput: Sendable {
     case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
     /// A frame.
     case frame(OutgoingFrame)
+    /// The microphone has given no sound for a quarter of a second: the same sample again and again, or none. It is muted, or its link or
+    /// its driver is dead. `heardAgain` follows, or after two seconds `failed`.
+    case fellSilent(burst: UInt32)
+    /// The microphone gives sound again.
+    case heardAgain(burst: UInt32)
     /// The device failed within a burst. It is opened again and again for 1.5 s; until then the burst has a gap.
     case lost(AudioError)
     /// The device is back after `gap`, in the same burst.

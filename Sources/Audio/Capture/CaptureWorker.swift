@@ -13,11 +13,14 @@ final class CaptureWorker: @unchecked Sendable {
     private var recovery = DeviceRecovery()
     private var recoveriesSeen = 0
 
-    init(source: any CaptureSource, framer: SpeechFramer, waitsForLevel: Bool) throws(AudioFault) {
+    init(
+        source: any CaptureSource, framer: SpeechFramer, waitsForLevel: Bool, isWatched: Bool
+    ) throws(AudioFault) {
         self.source = source
         self.framer = framer
         rings = try CaptureRings()
-        burst = CaptureBurst(rings, framer: framer, waitsForLevel: waitsForLevel)
+        burst = CaptureBurst(
+            rings, framer: framer, waitsForLevel: waitsForLevel, isWatched: isWatched)
         scratch = .allocate(capacity: source.readMax)
         scratch.initialize(repeating: 0, count: source.readMax)
     }
@@ -130,6 +133,7 @@ final class CaptureWorker: @unchecked Sendable {
         case .goesOn: break
         case .isComplete: end(.stopped)
         case .hasStalled: failed(AudioFault(.stall, 0))
+        case .isSilent: failed(AudioFault(.silence, 0))
         }
     }
 

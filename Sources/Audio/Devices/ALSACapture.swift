@@ -9,7 +9,7 @@ final class ALSACapture: CaptureSource {
     private static let bufferMicroseconds = 200_000
     /// PipeWire hands over up to 8,192 frames (170 ms) at once.
     private static let serverBufferMicroseconds = 500_000
-    private static let waitMilliseconds: Int32 = 100
+    private static let waitMilliseconds: Int32 = 50
     /// The most frames that one read takes: 20 ms at the highest rate.
     private static let readFramesMax = Resampler.rateMax / 50
 
@@ -29,6 +29,8 @@ final class ALSACapture: CaptureSource {
         self.name = name
         self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
         bytes = .allocate(byteCount: Self.readFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
+        // ALSA's null PCM writes nothing: what else was there would be sent.
+        bytes.initializeMemory(as: UInt8.self, repeating: 0, count: Self.readFramesMax * SampleFormat.channelsMax * 4)
         native = .allocate(capacity: Self.readFramesMax)
         LockedMemory.lock(bytes, Self.readFramesMax * SampleFormat.channelsMax * 4)
         LockedMemory.lock(native, Self.readFramesMax * MemoryLayout<Float>.stride)

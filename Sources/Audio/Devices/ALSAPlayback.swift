@@ -63,7 +63,9 @@ final class ALSAPlayback: PlaybackSink {
     }
 
     func start() throws(AudioFault) {
-        depth.started(at: .now, isCold: resting.until == nil)
+        try open()
+        // A card plays from its first sample. A server wakes its card first, and what it does meanwhile tells nothing.
+        depth.started(at: .now, isCold: pcm?.isServer == true && resting.until == nil)
         try run()
     }
 

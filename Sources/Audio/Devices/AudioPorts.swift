@@ -15,6 +15,8 @@ protocol CaptureSource: AnyObject {
     var nextSampleTime: Instant { get }
     /// Overruns and suspensions recovered from since `open`.
     var recoveries: Int { get }
+    /// Whether silence is what it is to give: of a file, not of a microphone.
+    var mayBeSilent: Bool { get }
     /// Stops it and discards what was captured and not read. It stays open. Never fails: what cannot be stopped is closed.
     func stop()
     /// Closes it. Nothing when it is closed.
@@ -26,6 +28,7 @@ protocol CaptureSource: AnyObject {
 
 /// Most devices leave nothing behind.
 extension CaptureSource {
+    var mayBeSilent: Bool { false }
     var restsUntil: Instant? { nil }
     func endRest() {}
 }

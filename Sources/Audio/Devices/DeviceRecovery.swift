@@ -102,7 +102,7 @@ struct DeviceRecovery {
     private func mayPass(_ fault: AudioFault) -> Bool {
         switch fault.operation {
         case .open, .configure, .start, .transfer, .resume: break
-        case .stall, .readFile, .writeFile, .parseFile, .fileFull, .encode, .overload: return false
+        case .stall, .silence, .readFile, .writeFile, .parseFile, .fileFull, .encode, .overload: return false
         }
         switch fault.code {
         case EACCES, EPERM, ENOTSUP, ENOMEM, EMFILE, ENFILE: return false

@@ -157,6 +157,7 @@ extension AudioError {
         case .permissionDenied: "permission denied: add the user to the group 'audio'"
         case .deviceVanished: "its sound server does not run, or it was unplugged"
         case .unresponsive, .deviceStalled: "it does not answer"
+        case .deviceSilent: "it gives no sound"
         case .unsupportedFormat: "it has no format that can be converted"
         case .device(_, _, let code): String(cString: strerror(abs(code)))
         default: description

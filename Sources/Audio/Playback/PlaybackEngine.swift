@@ -93,6 +93,8 @@ public enum PlaybackEvent: Sendable {
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
     case toneEnded(Tone, lastSampleAt: Instant)
+    /// The device is lost within a sound, which waits for it: it is opened again and again for 1.5 s.
+    case lost(AudioError)
     /// The device failed; what was playing has ended. What comes within the next second is dropped and counted; what
     /// comes later tries the device again.
     case failed(AudioError)
@@ -196,7 +198,8 @@ public final class PlaybackEngine: Sendable {
         worker.rings.eventReady.clear()
         while let slot = worker.rings.next() {
             guard let event = slot.event(device: device) else {
-                logInterruption(slot)
+                logger.notice(
+                    "speaker recovered", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
                 continue
             }
             log(event)
@@ -227,17 +230,6 @@ public final class PlaybackEngine: Sendable {
     /// When the device is closed and the thread has ended, after `close()`.
     public var end: AudioThreadEnd { thread.end }
 
-    /// A speaker that went away within a sound, which waits for it.
-    private func logInterruption(_ slot: PlaybackSlot) {
-        if slot.kind == .lost {
-            logger.warning(
-                "speaker lost; retrying: \(AudioError(slot.fault, device: device))")
-        } else {
-            logger.notice(
-                "speaker recovered", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
-        }
-    }
-
     private func log(_ event: PlaybackEvent) {
         switch event {
         case .prepared(let took):
@@ -267,6 +259,7 @@ public final class PlaybackEngine: Sendable {
         case .toneBegan(let tone, let first):
             logger.debug("tone", metadata: ["t": "\(first.nanoseconds)", "tone": "\(tone)"])
         case .toneEnded: break
+        case .lost(let error): logger.warning("speaker lost; retrying: \(error)")
         case .failed(let error):
             logger.error("speaker failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])
         }

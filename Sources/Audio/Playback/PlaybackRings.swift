@@ -43,7 +43,8 @@ struct PlaybackSlot: BitwiseCopyable {
             )
         case .toneBegan: .toneBegan(tone, firstSampleAt: time)
         case .toneEnded: .toneEnded(tone, lastSampleAt: time)
-        case .lost, .resumed: nil
+        case .lost: .lost(AudioError(fault, device: device))
+        case .resumed: nil
         case .failed: .failed(AudioError(fault, device: device))
         }
     }

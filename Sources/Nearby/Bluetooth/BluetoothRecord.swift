@@ -92,6 +92,7 @@ public struct BluetoothRecord: Hashable, Sendable {
         let length = Int(try rest.number(UInt8.self))
         guard length == 0 || length == BluetoothAccessPoint.byteCount else { throw .senseless("access point") }
         accessPoint = BluetoothAccessPoint(address: try rest.take(length))
+        guard accessPoint != nil || length == 0 else { throw .senseless("access point") }
     }
 
     // MARK: Pages
