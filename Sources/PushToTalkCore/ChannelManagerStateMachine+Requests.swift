@@ -40,6 +40,9 @@ extension ChannelManagerStateMachine {
                     machine.channel?.serviceStatus = status
                     machine.actions.append(.notice(.serviceStatusChanged(status)))
                 }
+                if channel.media == .daemon, let tone = machine.link.changed(to: status, at: now) {
+                    machine.signal(tone)
+                }
                 machine.isServiceAwaited = false
                 guard status != .ready else { return }
                 machine.endTransmission(.serviceStatus(status), capture: .immediately, at: now)
@@ -66,6 +69,8 @@ extension ChannelManagerStateMachine {
             return
         }
         self.channel = channel
+        link = LinkSignal()
+        if channel.media == .daemon { _ = link.changed(to: channel.serviceStatus, at: now) }
         tell(.didJoinChannel(channel.uuid, reason: reason))
         if options.program != .none {
             let token = options.restoredToken ?? PushToken.random(using: &generator)
@@ -90,6 +95,7 @@ extension ChannelManagerStateMachine {
         if pushes.token != nil { actions.append(.notice(.pushTokenChanged(nil))) }
         handlePushes(.left, at: now)
         channel = nil
+        link = LinkSignal()
         tell(.didLeaveChannel(uuid, reason: reason))
         return nil
     }

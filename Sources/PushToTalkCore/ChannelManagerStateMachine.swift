@@ -96,6 +96,8 @@ public struct ChannelManagerStateMachine: Sendable {
     var sessionTold = false
     /// The device failed for the present purpose: it is tried again for the next one, not in a loop.
     var activationBlocked = false
+    /// The tones of the active channel's connection.
+    var link = LinkSignal()
     /// The current begin was made before the service was ready. It ends if the service is reported as not ready again.
     var isServiceAwaited = false
     /// Sounds as soon as the session is active and nothing is being recorded.
@@ -149,6 +151,7 @@ public struct ChannelManagerStateMachine: Sendable {
         if case .tail(let until) = capture { deadlines.append(until) }
         if let tonesUntil { deadlines.append(tonesUntil) }
         if let deadline = pushes.nextDeadline { deadlines.append(deadline) }
+        if let deadline = link.deadline { deadlines.append(deadline) }
         return deadlines.min()
     }
 
@@ -203,6 +206,7 @@ public struct ChannelManagerStateMachine: Sendable {
         }
         if let tonesUntil, tonesUntil <= now { self.tonesUntil = nil }
         handlePushes(.deadlineReached, at: now)
+        if let tone = link.due(at: now) { signal(tone) }
         switch audioSession {
         case .activating(let until) where until <= now: activationTimedOut(at: now)
         case .deactivating(let until) where until <= now: deactivationTimedOut()

@@ -14,6 +14,10 @@ public enum Tone: Hashable, Sendable, BitwiseCopyable {
     case channel(position: Int)
     /// Something needs attention: the talk-time limit comes near, or the link is gone.
     case talkTimeWarning
+    /// The connection to the channel is lost, and not just for a moment.
+    case linkLost
+    /// The connection to the channel is back.
+    case linkBack
     /// The microphone is of no use, and another one has taken over: what is said is heard.
     case fallbackMicrophone
     /// Something of this machine's own is broken, such as the microphone: nothing more was heard, and pressing again

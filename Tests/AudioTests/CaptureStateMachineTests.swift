@@ -41,7 +41,8 @@ import Testing
 
     @Test func `what was said before the press is nobodys`() throws {
         let rings = try CaptureRings()
-        let burst = CaptureBurst(rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
+        let burst = CaptureBurst(
+            rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
         burst.opened()
         _ = burst.start(1, afterGoAhead: false, at: start)
         burst.deviceStarts(at: start)

@@ -166,7 +166,8 @@ import Vocabulary
     private func capture(
         _ source: FlickeringSource, isPrepared: Bool = false, isReleased: @escaping (CaptureOutput) -> Bool
     ) throws -> (outputs: [CaptureOutput], rings: CaptureRings) {
-        let worker = try CaptureWorker(source: source, framer: SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
+        let worker = try CaptureWorker(
+            source: source, framer: SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
         let thread = try RealTimeThread(name: "ptt-flicker") { worker.run() }
         if isPrepared { worker.rings.command(.prepare) }
         worker.rings.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))

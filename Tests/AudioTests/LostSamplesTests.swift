@@ -75,7 +75,8 @@ import Vocabulary
     /// The whole burst: frames after a loss have the times at which they were said, and the end is where the finger let go.
     @Test func `packets after a loss leave out its time`() throws {
         let rings = try CaptureRings()
-        let burst = CaptureBurst(rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
+        let burst = CaptureBurst(
+            rings, framer: try SpeechFramer(OpusSettings()), waitsForLevel: false, isWatched: false)
         let pressed = Instant.zero + .seconds(1_000)
         var next = pressed
         burst.opened()

@@ -4,7 +4,7 @@ import Vocabulary
 
 /// A sound that tones are made of.
 enum ToneSound: UInt8, CaseIterable, BitwiseCopyable {
-    case goAhead, end, wait, deny, warning, one, five, fallback, fault
+    case goAhead, end, wait, deny, warning, one, five, linkLost, linkBack, fallback, fault
 
     /// The notes, in hertz (0 is a rest) and milliseconds.
     private var notes: [(hertz: Double, milliseconds: Int)] {
@@ -16,6 +16,8 @@ enum ToneSound: UInt8, CaseIterable, BitwiseCopyable {
         case .warning: [(1_047, 80), (0, 60), (1_047, 80)]
         case .one: [(740, 60), (0, 90)]
         case .five: [(740, 220), (0, 90)]
+        case .linkLost: [(523, 70), (0, 70), (523, 70), (0, 70), (392, 260)]
+        case .linkBack: [(392, 70), (0, 40), (523, 200)]
         case .fallback: [(1_175, 60), (0, 30), (784, 60), (0, 30), (1_175, 60)]
         case .fault: [(1_175, 90), (784, 90), (523, 90), (349, 220)]
         }
@@ -58,6 +60,8 @@ extension Tone {
         case .waiting: .wait
         case .denied: .deny
         case .talkTimeWarning: .warning
+        case .linkLost: .linkLost
+        case .linkBack: .linkBack
         case .fallbackMicrophone: .fallback
         case .deviceFailed: .fault
         case .channel: index < countedPosition / 5 ? .five : .one
