@@ -1,5 +1,4 @@
 // A try of a microphone and a speaker: records, closes the microphone, and plays the recording back.
-import CALSA
 import Glibc
 import MonotonicTime
 import Synchronization
@@ -205,22 +204,11 @@ public final class SoundCheck: Sendable {
             position += playbackBlock
         }
         report.interruptions = sink.underruns
+        // A WAV file is written in the one form there is.
+        report.form = (sink as? ALSAPlayback)?.form ?? SoundDeviceForm(rate: audioClockRate, channels: 1)
         sink.stop()
         sink.close()
-        guard goesOn else { return nil }
-        report.form = Self.form(ofSpeaker: speaker)
-        return report
-    }
-
-    /// What the speaker agrees to, asked of the closed device.
-    private static func form(ofSpeaker device: AudioDevice) -> SoundDeviceForm? {
-        guard case .alsa(let name) = device else { return SoundDeviceForm(rate: audioClockRate, channels: 1) }
-        guard let pcm = try? ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK) else { return nil }
-        defer { pcm.close() }
-        do throws(AudioFault) { try pcm.configure(periodMicroseconds: 2_500, bufferMicroseconds: 80_000) } catch {
-            return nil
-        }
-        return SoundDeviceForm(rate: pcm.rate, channels: pcm.channels)
+        return goesOn ? report : nil
     }
 
     /// Half a second of 440 Hz at -20 dBFS, which begins and ends softly.

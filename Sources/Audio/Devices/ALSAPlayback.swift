@@ -222,6 +222,11 @@ final class ALSAPlayback: PlaybackSink {
         return duration(min(max(0, frames), 10 * pcm.rate), pcm)
     }
 
+    /// What the device agreed to; nil while it is not configured.
+    var form: SoundDeviceForm? {
+        pcm.flatMap { $0.isConfigured ? SoundDeviceForm(rate: $0.rate, channels: $0.channels) : nil }
+    }
+
     func stop() {
         QueueMemory.remember(depth, queue.learned, of: name)
         guard let pcm else { return }
