@@ -7,8 +7,8 @@ import Glibc
 public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The text in the configuration is not a device.
     case invalidDeviceName(String, reason: String)
-    /// ALSA knows no PCM of that name; `known` are the names it does know.
-    case noSuchDevice(String, known: [String])
+    /// ALSA knows no PCM of that name.
+    case noSuchDevice(String)
     /// Another program uses the device. `holders`: its users, as far as the kernel reports them.
     case deviceBusy(String, holders: [String])
     /// The user may not open the device.
@@ -37,12 +37,8 @@ public enum AudioError: Error, Equatable, Sendable, CustomStringConvertible {
         switch self {
         case .invalidDeviceName(let text, let reason):
             "\"\(text)\" is not an audio device: \(reason); write alsa:NAME, an ALSA name such as default or hw:0, or wav:PATH"
-        case .noSuchDevice(let device, let known):
-            "\(device): no such device; "
-                + (known.isEmpty
-                    ? "ALSA finds none: check that there is a sound card (cat /proc/asound/cards)"
-                    : "ALSA knows: \(known.joined(separator: ", "))")
-                + "; microphone and speaker are named in [audio] of pttd.toml ('pttctl audio list' shows the names)"
+        case .noSuchDevice(let device):
+            "\(device): no such device; 'pttctl audio list' shows the names for [audio] in pttd.toml"
         case .deviceBusy(let device, let holders):
             "\(device) is busy: "
                 + (holders.isEmpty
@@ -95,7 +91,7 @@ struct AudioFault: Error, Equatable, BitwiseCopyable {
 }
 
 extension AudioError {
-    /// The fault of a device in words. Allocates, and may ask ALSA for its names: not for a real-time thread.
+    /// The fault of a device in words. Allocates, and may look for who holds the device: not for a real-time thread.
     init(_ fault: AudioFault, device: AudioDevice) {
         let name = device.description
         switch (device, fault.operation) {
@@ -114,7 +110,7 @@ extension AudioError {
         case (_, .silence): self = .deviceSilent(name)
         // EINVAL: a card or device number that is not there.
         case (.alsa(let pcm), .open) where [ENOENT, ENODEV, ENXIO, EINVAL].contains(fault.code):
-            self = .noSuchDevice(pcm, known: ALSANames.all())
+            self = .noSuchDevice(pcm)
         case (_, .configure) where fault.code == EINVAL || fault.code == ENOTSUP:
             self = .unsupportedFormat(name, detail: "no interleaved 16, 24 or 32-bit or float PCM")
         case (_, _):

@@ -43,11 +43,10 @@ struct RecentSpeech {
     func again(_ voice: Int, at now: Instant) -> (packets: [ReceivedFrame], lastSequence: UInt16?) {
         guard let kept = voices[voice] else { return ([], nil) }
         let begin = now - Self.span
-        let packets = kept.packets.filter { $0.receivedAt >= begin }.map { packet in
-            var packet = packet
-            packet.receivedAt = now
-            return packet
-        }
+        var packets = kept.packets.filter { $0.receivedAt >= begin }
+        for index in packets.indices { packets[index].receivedAt = now }
+        // Nothing before it is to be waited for.
+        if !packets.isEmpty { packets[0].marker = true }
         return (packets, kept.lastSequence)
     }
 }

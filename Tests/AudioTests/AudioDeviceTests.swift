@@ -35,11 +35,7 @@ import Testing
         #expect(AudioError(AudioFault(.transfer, ENODEV), device: card) == .deviceVanished("alsa:hw:7"))
         #expect("\(AudioError(AudioFault(.configure, EINVAL), device: card))".contains("plughw:"))
         #expect(AudioError(AudioFault(.stall, 0), device: card) == .deviceStalled("alsa:hw:7"))
-        guard case .noSuchDevice("hw:7", let known) = AudioError(AudioFault(.open, -ENOENT), device: card) else {
-            Issue.record("a missing device is reported as something else")
-            return
-        }
-        #expect(known == ALSANames.all())
+        #expect(AudioError(AudioFault(.open, -ENOENT), device: card) == .noSuchDevice("hw:7"))
         // What ALSA says of a card number that is not there.
         let unknown = "\(AudioError(AudioFault(.open, EINVAL), device: card))"
         #expect(unknown.contains("no such device") && unknown.contains("pttctl audio list"), "\(unknown)")
@@ -51,10 +47,7 @@ import Testing
     @Test func `a device that is not there is found without using it`() throws {
         let missing = try AudioDevice("hw:99")
         for use in [AudioDevice.Use.microphone, .speaker] {
-            guard case .noSuchDevice("hw:99", _)? = missing.problem(asA: use) else {
-                Issue.record("\(String(describing: missing.problem(asA: use)))")
-                continue
-            }
+            #expect(missing.problem(asA: use) == .noSuchDevice("hw:99"))
         }
         #expect(try AudioDevice("null").problem(asA: .microphone) == nil)
         #expect(try AudioDevice("null").problem(asA: .speaker) == nil)

@@ -153,7 +153,7 @@ import Vocabulary
         #expect(owner.ends.map(\.reason) == [.deviceFailed])
         #expect(
             owner.outputs.contains {
-                if case .failed(.noSuchDevice("no-such-device", _)) = $0 { true } else { false }
+                if case .failed(.noSuchDevice("no-such-device")) = $0 { true } else { false }
             })
         #expect(
             owner.events.contains { if case .failed(.noSuchDevice) = $0 { true } else { false } })

@@ -101,7 +101,7 @@ import Testing
 
     @Test func `a name of ALSA's configuration has the direction that it opens in`() throws {
         var device = try #require(SoundDevice(hint: ALSAHint(name: "dsnooped")))
-        device.take([.speaker: .noSuchDevice("dsnooped", known: [])])
+        device.take([.speaker: .noSuchDevice("dsnooped")])
         #expect(device.isMicrophone && !device.isSpeaker && device.problemInShort.isEmpty)
         var broken = try #require(SoundDevice(hint: ALSAHint(name: "pulse")))
         broken.take([.microphone: .deviceVanished("pulse"), .speaker: .deviceVanished("pulse")])

@@ -102,6 +102,7 @@ import Vocabulary
         let again = recent.again(0, at: now)
         #expect(again.packets.map(\.sequence) == (300..<500).map { UInt16($0) })
         #expect(again.packets.allSatisfy { $0.receivedAt == now && $0.isRepaired })
+        #expect(again.packets.map(\.marker) == [true] + Array(repeating: false, count: 199))
         #expect(again.lastSequence == 499)
         #expect(recent.again(2, at: now).packets.map(\.sequence) == [7])
         #expect(recent.again(2, at: now).lastSequence == nil)

@@ -1,4 +1,4 @@
-// The PCM names that ALSA knows: for the list of devices, and for the error message of a name that it does not know.
+// The PCM names that ALSA knows, for the list of devices.
 import CALSA
 import Glibc
 
@@ -12,17 +12,13 @@ struct ALSAHint: Equatable {
 }
 
 enum ALSANames {
-    /// Maximum number of names in the message.
-    static let countMax = 32
     /// Maximum number of names that are looked at.
     static let hintsMax = 512
 
     private static let converters: Set = ["lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"]
 
-    /// The names of ALSA's hints (`aplay -L`), each once, in ALSA's order. Empty when ALSA has no configuration.
-    static func all() -> [String] { hints().prefix(countMax).map(\.name) }
-
-    /// ALSA's hints, each name once, in ALSA's order.
+    /// ALSA's hints (`aplay -L`), each name once, in ALSA's order. Empty when ALSA has no configuration. It reads files, for tens of
+    /// milliseconds.
     static func hints() -> [ALSAHint] {
         var list: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
         guard snd_device_name_hint(-1, "pcm", &list) == 0, let list else { return [] }

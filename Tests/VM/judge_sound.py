@@ -1,0 +1,61 @@
+#!/usr/bin/python3
+"""Judges what sound.sh brought home: what the mouth said after a card had gone, was it heard from the other one?
+
+    judge_sound.py FOLDER SPEECH.wav       FOLDER: what the guest put into /ctl/out
+"""
+import json
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'Tools'))
+from align import NotFound, align, rounded  # noqa: E402
+from wavefile import RATE, Recording  # noqa: E402
+
+CORRELATION = 0.8
+START_MS = 150          # a command line begins the talk, and a lost card had sound in it
+INSIDE_MS, END_MS = 60, 150
+PAUSE_NS = 2.9e9        # before the next talk
+OTHER_SPEAKER_MS = 300  # from the loss of the speaker to sound from the other one
+
+
+def first_sound(ear, since):
+    """When the ear hears something after `since` (ns)."""
+    begin = int(ear.frame_at(since))
+    loud = np.flatnonzero(np.abs(ear.cut(begin, 3 * RATE)) > 0.01)
+    return ear.time_of(begin + int(loud[0])) if len(loud) else None
+
+
+def main():
+    folder, speech = sys.argv[1:]
+    mic = Recording.read(speech, loops=True)
+    mic.clock = Recording.read_clock(os.path.join(folder, 'mic.wav.clock'))
+    ear = Recording.read(os.path.join(folder, 'ear.wav'))
+    with open(os.path.join(folder, 'bursts')) as f:
+        bursts = [json.loads(line) for line in f]
+    with open(os.path.join(folder, 'instants')) as f:
+        pulled = json.load(f)['speaker_pulled']
+    problems = 0 if bursts else 1
+    sound = first_sound(ear, pulled)
+    took = None if sound is None else (sound - pulled) / 1e6
+    print(f'{"speaker pulled out":28} the other speaker sounds ' + ('never' if took is None else f'{took:.0f} ms after it'))
+    problems += took is None or took > OTHER_SPEAKER_MS
+    for burst in bursts:
+        try:
+            a = rounded(align(mic, ear, burst['press'], burst['release'], 200, until=burst['release'] + PAUSE_NS))
+        except NotFound as reason:
+            print(f'{burst["name"]:28} FAIL not heard: {reason}')
+            problems += 1
+            continue
+        holds = a['correlation'] >= CORRELATION and a['start_lost_ms'] <= START_MS and a['lost_inside_ms'] <= INSIDE_MS and \
+            a['end_lost_ms'] <= END_MS
+        print(f'{burst["name"]:28} {"" if holds else "FAIL "}likeness {a["correlation"]:.3f}, lost at start, inside, end '
+              f'{a["start_lost_ms"]:.0f}, {a["lost_inside_ms"]:.0f}, {a["end_lost_ms"]:.0f} ms, mouth to ear first and last '
+              f'{a["mouth_to_ear_first_ms"]:.0f}, {a["mouth_to_ear_last_ms"]:.0f} ms')
+        problems += not holds
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
