@@ -103,7 +103,7 @@ talk 5; sleep 2; pull; check "the USB card is gone" until_true 5 gone Audio; plu
 wait $talk; settle "pulled out for a moment"
 check "the speaker recovered" test "$(grep -c "speaker recovered" "$out/listener.log")" -gt "$before"
 
-sleep 1; kill $mouths $ear $(jobs -p) 2>/dev/null; wait $mouths $ear 2>/dev/null
+sleep 1; kill $mouths $ear $talker $listener; wait $mouths $ear 2>/dev/null
 cp /root/ear.wav* "$out/"
 say "$failures failed"
 exit $((failures > 0))
