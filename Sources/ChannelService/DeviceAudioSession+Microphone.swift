@@ -77,7 +77,8 @@ extension DeviceAudioSession {
     func open(_ microphone: SessionMicrophone) throws(AudioError) -> CaptureEngine {
         if let engine = microphone.engine { return engine }
         var capture = configuration.capture
-        capture.echoOf = played
+        // It is handed from one speaker to one microphone.
+        capture.echoOf = microphone === main ? played : nil
         let engine = try CaptureEngine(
             device: microphone.device, configuration: capture, after: closing.end(of: microphone.device), logger: logger
         )

@@ -89,7 +89,7 @@ extension DeviceAudioSession {
     func openSpeaker() throws(AudioError) -> PlaybackEngine {
         if let speaker { return speaker }
         var playback = configuration.playback
-        playback.played = played
+        playback.played = speakerLostAt == nil ? played : nil
         if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
         let device = speakerDevice
         let engine = try PlaybackEngine(
