@@ -70,13 +70,18 @@ def verdict(count, failures, disturbed):
     return failures > 0, ''
 
 
-def main():
-    folder, speech = sys.argv[1:]
+def brought_home(folder, speech):
+    """The mouth, the ear and the bursts of a run."""
     mic = Recording.read(speech, loops=True)
     mic.clock = Recording.read_clock(os.path.join(folder, 'mic.wav.clock'))
     ear = Recording.read(os.path.join(folder, 'ear.wav'))
     with open(os.path.join(folder, 'bursts')) as f:
-        bursts = [json.loads(line) for line in f]
+        return mic, ear, [json.loads(line) for line in f]
+
+
+def main():
+    folder, speech = sys.argv[1:]
+    mic, ear, bursts = brought_home(folder, speech)
     talker_side = [e for n in ('talker.log', 'relay.log') for e in read_log(os.path.join(folder, n))]
     listener_side = read_log(os.path.join(folder, 'listener.log'))
     print(f'clocks agree within {mic.clock_spread_ms():.1f} ms (microphone) and {ear.clock_spread_ms():.1f} ms (ear)\n')

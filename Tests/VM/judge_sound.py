@@ -11,7 +11,8 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'Tools'))
 from align import NotFound, align, rounded  # noqa: E402
-from wavefile import RATE, Recording  # noqa: E402
+from judge import brought_home  # noqa: E402
+from wavefile import RATE  # noqa: E402
 
 CORRELATION = 0.8
 START_MS = 150          # a command line begins the talk, and a lost card had sound in it
@@ -29,11 +30,7 @@ def first_sound(ear, since):
 
 def main():
     folder, speech = sys.argv[1:]
-    mic = Recording.read(speech, loops=True)
-    mic.clock = Recording.read_clock(os.path.join(folder, 'mic.wav.clock'))
-    ear = Recording.read(os.path.join(folder, 'ear.wav'))
-    with open(os.path.join(folder, 'bursts')) as f:
-        bursts = [json.loads(line) for line in f]
+    mic, ear, bursts = brought_home(folder, speech)
     with open(os.path.join(folder, 'instants')) as f:
         pulled = json.load(f)['speaker_pulled']
     problems = 0 if bursts else 1
