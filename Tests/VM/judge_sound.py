@@ -7,25 +7,15 @@ import json
 import os
 import sys
 
-import numpy as np
-
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'Tools'))
 from align import NotFound, align, rounded  # noqa: E402
-from judge import brought_home  # noqa: E402
-from wavefile import RATE  # noqa: E402
+from judge import brought_home, first_sound  # noqa: E402
 
 CORRELATION = 0.8
 START_MS = 150          # a command line begins the talk, and a lost card had sound in it
 INSIDE_MS, END_MS = 60, 150
 PAUSE_NS = 2.9e9        # before the next talk
 OTHER_SPEAKER_MS = 300  # from the loss of the speaker to sound from the other one
-
-
-def first_sound(ear, since):
-    """When the ear hears something after `since` (ns)."""
-    begin = int(ear.frame_at(since))
-    loud = np.flatnonzero(np.abs(ear.cut(begin, 3 * RATE)) > 0.01)
-    return ear.time_of(begin + int(loud[0])) if len(loud) else None
 
 
 def main():
