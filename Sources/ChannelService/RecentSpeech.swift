@@ -13,6 +13,13 @@ struct RecentSpeech {
         var packets: [ReceivedFrame] = []
         /// The number that the burst ends with, once it is known.
         var lastSequence: UInt16?
+
+        /// In place: it happens with each packet.
+        mutating func add(_ packet: ReceivedFrame, since begin: Instant) {
+            packets.append(packet)
+            let old = packets.firstIndex { $0.receivedAt >= begin } ?? packets.count
+            packets.removeFirst(max(old, packets.count - packetsMax))
+        }
     }
 
     private var voices: [Int: Voice] = [:]
@@ -23,12 +30,7 @@ struct RecentSpeech {
         var kept = packet
         kept.receivedAt = now
         kept.isRepaired = true
-        var packets = voices[voice]?.packets ?? []
-        packets.append(kept)
-        let begin = now - Self.span
-        let old = packets.firstIndex { $0.receivedAt >= begin } ?? packets.count
-        packets.removeFirst(max(old, packets.count - Self.packetsMax))
-        voices[voice, default: Voice()].packets = packets
+        voices[voice, default: Voice()].add(kept, since: now - Self.span)
     }
 
     /// The voice's burst ends with this packet.
