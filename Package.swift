@@ -85,6 +85,8 @@ let package = Package(
         .target(
             name: "CTOML", path: "Sources/C/CTOML",
             cxxSettings: [.define("TOML_HEADER_ONLY", to: "1"), .define("TOML_ENABLE_FORMATTERS", to: "0")]),
+        // Only its headers: the library is loaded where a sound server is asked for headsets.
+        .target(name: "CPulse", path: "Sources/C/CPulse"),
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
         system("CALSA", "alsa", apt: ["libasound2-dev"]),
         system("COpus", "opus", apt: ["libopus-dev"]),
@@ -144,6 +146,7 @@ let package = Package(
             ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
         module("ChannelService", ["PushToTalkCore", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
+        module("Headsets", ["Audio", "CLinux", "CPulse", "DBus", "MonotonicTime", "Reactor", log]),
         module("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         module(
             "RelayServer",
@@ -180,7 +183,8 @@ let package = Package(
         executable(
             "pttd",
             [
-                "Bridge", "DaemonAPI", "Accessories", "AccessorySetup", "ChannelService", "RelayClient", "RelayServer",
+                "Bridge", "DaemonAPI", "Headsets", "Accessories", "AccessorySetup", "ChannelService", "RelayClient",
+                "RelayServer",
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "Vocabulary", "MonotonicTime",
@@ -325,6 +329,7 @@ let package = Package(
                 "Vocabulary", "MonotonicTime",
                 "Reactor", log,
             ]),
+        tests("Headsets", named: "Headsets", ["Audio", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
         tests(
             "Bridge", named: "Bridge",
             [

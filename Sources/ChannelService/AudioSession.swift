@@ -18,6 +18,8 @@ protocol AudioSession: AnyObject {
     /// Gets ready for a channel, or, nil, for none: for the daemon's media, the devices are opened ahead of the first use.
     /// For a program's, they are closed, and open afterwards only while tones sound.
     func prepare(for media: MediaOwner?)
+    /// What is worn from now on: the next transmission uses its microphone, and sound its speaker.
+    func use(_ sound: WornSound)
     /// `ChannelManagerStateMachine.Action.activateAudioSession`.
     func activate()
     /// `ChannelManagerStateMachine.Action.deactivateAudioSession`.
@@ -60,6 +62,10 @@ enum AudioSessionEvent {
     /// What is wrong with the microphone of the running transmission, which goes on: it gives no sound, or the fallback is used in its
     /// place. Nil: it gives sound again.
     case microphoneDoubtful(String?)
+    /// The worn microphone hears, so long after it was asked to; `settledAfter`: how long it had given something else before.
+    case wornMicrophoneHears(after: Duration, settledAfter: Duration?)
+    /// The worn microphone gives no sound within a transmission, or gave none from its beginning.
+    case wornMicrophoneSilent
     /// The tail is over, and its last frame has been delivered.
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.

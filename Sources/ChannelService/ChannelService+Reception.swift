@@ -158,6 +158,9 @@ extension ChannelService {
         case .level(let level):
             inputLevel = level
             tellLevel()
+        case .wornMicrophoneHears(let after, let settledAfter):
+            wornHandler?(.hears(after: after, settledAfter: settledAfter))
+        case .wornMicrophoneSilent: wornHandler?(.silent)
         case .microphoneDoubtful(let problem): soundProblem(of: .microphone, problem)
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):

@@ -38,6 +38,7 @@ public actor ChannelService {
     var speakerProblem: String?
     var inputLevel = OutgoingFrame.levelMin
     private var levelTold: Float?
+    var wornHandler: (@Sendable (WornMicrophoneReport) -> Void)?
     private var levelHandler: (@Sendable (Float?) -> Void)?
 
     private var queue: [Event] = []
@@ -118,6 +119,18 @@ public actor ChannelService {
     /// Sets the handler for the level of own speech (`ChannelServiceSnapshot.inputLevel`). It runs on the loop, at most
     /// ten times a second while recording, and once with nil when recording stops.
     public func setLevelHandler(_ handler: (@Sendable (Float?) -> Void)?) { levelHandler = handler }
+
+    /// Sets the handler for reports on the worn microphone. It runs on the loop.
+    public func setWornMicrophoneHandler(_ handler: (@Sendable (WornMicrophoneReport) -> Void)?) {
+        wornHandler = handler
+    }
+
+    /// What is worn from now on: the next transmission uses its microphone, and sound its speaker. On the loop.
+    public func use(_ sound: WornSound) {
+        guard !isClosed else { return }
+        connectAudio()
+        audio.use(sound)
+    }
 
     private var levelShown: Float? { machine.isCapturing ? inputLevel : nil }
 

@@ -80,3 +80,12 @@ public struct ChannelServiceStatistics: Hashable, Sendable {
 public struct ChannelObserverToken: Hashable, Sendable {
     let rawValue: UInt64
 }
+
+/// What a transmission shows of the worn microphone.
+public enum WornMicrophoneReport: Hashable, Sendable {
+    /// It hears, so long after the transmission was asked for. `settledAfter`: how long it gave something else, such as its
+    /// chipset's noise, before its room's sound; nil: it was not waited for.
+    case hears(after: Duration, settledAfter: Duration?)
+    /// It gives no sound.
+    case silent
+}

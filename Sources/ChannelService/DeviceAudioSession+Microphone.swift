@@ -14,17 +14,22 @@ extension DeviceAudioSession {
         levelMeter = LevelMeter()
         choice.end(at: .now)
         transmission = Transmission(start: start)
+        choose(start)
+    }
+
+    /// Begins with the microphone of `main`, or with what stands in for it.
+    func begin(_ start: CaptureStart) {
         let microphone = microphone(choice.begin(at: .now))
         // The one that was cut in this turn goes on only if it is wanted again.
         if abortPending, current !== microphone { current.abort() }
         abortPending = false
         run(microphone, start)
         if choice.isOnTrial { tryMain() }
-        if current.choice == .fallback {
+        if isStandIn(current) {
             tellOfFallback()
         } else if !choice.isDoubted {
             // Another program may want it.
-            fallback?.engine?.unprepare()
+            if let fallback, fallback !== configured { fallback.engine?.unprepare() }
         }
     }
 
@@ -32,6 +37,11 @@ extension DeviceAudioSession {
         transmission?.isStopping = true
         choice.end(at: .now)
         for microphone in microphones where microphone !== current { microphone.abort() }
+        guard awaited == nil else {
+            awaited = nil
+            if stop == .afterTail { handler?(.captureEnded) }
+            return
+        }
         guard let engine = current.engine else { return }
         switch stop {
         case .afterTail: engine.stop(tail: configuration.tail)
@@ -67,10 +77,25 @@ extension DeviceAudioSession {
         current.engine?.abort()
     }
 
-    var microphones: [SessionMicrophone] { [main, fallback].compactMap(\.self) }
+    var microphones: [SessionMicrophone] { [configured, configuredFallback, worn].compactMap(\.self) }
 
     private func microphone(_ choice: MicrophoneChoice.Microphone) -> SessionMicrophone {
         choice == .fallback ? fallback ?? main : main
+    }
+
+    private func role(of microphone: SessionMicrophone) -> MicrophoneChoice.Microphone {
+        microphone === main ? .main : .fallback
+    }
+
+    /// Whether it is used in place of the microphone that the transmission is meant for.
+    private func isStandIn(_ microphone: SessionMicrophone) -> Bool {
+        missingReason != nil || role(of: microphone) == .fallback
+    }
+
+    /// What is known of the microphone that the transmission is meant for.
+    var choice: MicrophoneChoice {
+        get { main === worn ? wornChoice : configuredChoice }
+        set { if main === worn { wornChoice = newValue } else { configuredChoice = newValue } }
     }
 
     /// Makes the engine of a microphone that has none.
@@ -78,7 +103,11 @@ extension DeviceAudioSession {
         if let engine = microphone.engine { return engine }
         var capture = configuration.capture
         // It is handed from one speaker to one microphone.
-        capture.echoOf = microphone === main ? played : nil
+        capture.echoOf = microphone === configured ? played : nil
+        if microphone === worn {
+            capture.settling = wornSound.settling
+            if capture.microphoneStart == .automatic { capture.microphoneStart = .whenHeard }
+        }
         let engine = try CaptureEngine(
             device: microphone.device, configuration: capture, after: closing.end(of: microphone.device), logger: logger
         )
@@ -125,13 +154,19 @@ extension DeviceAudioSession {
             if microphone.burst != nil { _ = replace(microphone, "\(error)") }
         case .fellSilent(let burst):
             guard burst == microphone.burst else { return }
+            if microphone === worn { handler?(.wornMicrophoneSilent) }
             isSilent(microphone)
         case .heardAgain(let burst):
             guard burst == microphone.burst else { return }
             if microphone === main { choice.heardAgain(at: .now) }
             if microphone === current, !choice.isDoubted { handler?(.microphoneDoubtful(nil)) }
-        case .hears(let burst, _, let really):
+        case .hears(let burst, let after, let really, let settledAfter):
             guard burst == microphone.burst, microphone === current else { return }
+            if microphone === worn {
+                handler?(
+                    really
+                        ? .wornMicrophoneHears(after: after, settledAfter: settledAfter) : .wornMicrophoneSilent)
+            }
             if !really, replace(microphone, silence(of: microphone)) { return }
             tellToGoAhead(burst)
         case .began(let burst, let firstSampleAt, _):
@@ -149,6 +184,8 @@ extension DeviceAudioSession {
             microphone.failure = "\(error)"
             if microphone === main, microphone.burst == nil { handler?(.microphoneMissing(reason: "\(error)")) }
         case .ended(let burst, let reason):
+            // Its link goes down with it.
+            if microphone === worn, reason != .restarted { microphone.engine?.unprepare() }
             guard burst == microphone.burst else { return }
             microphone.burst = nil
             if reason == .stopped {
@@ -164,7 +201,7 @@ extension DeviceAudioSession {
         transmission?.firstSampleAt = firstSampleAt
         handler?(.captureBegan(firstSampleAt: firstSampleAt))
         // The report says that the sound is well, which it is not.
-        if current.choice == .fallback { handler?(.microphoneDoubtful(doubt)) }
+        if isStandIn(current) { handler?(.microphoneDoubtful(doubt)) }
     }
 
     /// A frame has its place in the transmission, whichever microphone it comes from.
@@ -210,13 +247,20 @@ extension DeviceAudioSession {
         handler?(.captureFailed(reason: reason))
     }
 
+    /// It has gone with its device, whatever its driver gives.
+    func lost(_ microphone: SessionMicrophone, _ reason: String) {
+        guard transmission?.isStopping == false else { return }
+        microphone.abort()
+        failed(microphone, reason)
+    }
+
     /// Lets the other microphone go on, if there is one that can. Returns whether it does.
     private func replace(_ microphone: SessionMicrophone, _ reason: String) -> Bool {
         guard let transmission, !transmission.isStopping else { return false }
         if microphone === main { doubtReason = reason }
-        guard let next = choice.isUseless(microphone.choice) else { return false }
+        guard let next = choice.isUseless(role(of: microphone)) else { return false }
         // A silent one goes on beside the other, and shows whether it works again.
-        if microphone.burst == nil || microphone.choice == .fallback { microphone.abort() }
+        if microphone.burst == nil || role(of: microphone) == .fallback { microphone.abort() }
         goAheadBurst = nil
         let hasBegun = transmission.firstSampleAt != nil
         let other = self.microphone(next)
@@ -234,9 +278,7 @@ extension DeviceAudioSession {
 
     private func tellOfFallback() { play(.fallbackMicrophone) }
 
-    private var doubt: String? {
-        doubtReason.map { "\($0); \(configuration.fallbackMicrophone?.description ?? "another microphone") is used" }
-    }
+    private var doubt: String? { (missingReason ?? doubtReason).map { "\($0); \(current.device) is used" } }
 
     func setExpectedLoss(percent: Int) {
         expectedLoss = percent

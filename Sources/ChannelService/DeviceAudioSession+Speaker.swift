@@ -48,7 +48,7 @@ extension DeviceAudioSession {
         do throws(AudioError) {
             guard try openSpeaker().enqueue(packet, voice: voice) else { return false }
             voicesPlaying.insert(voice)
-            if configuration.fallbackSpeaker != nil { recentSpeech.add(packet, voice: voice, at: .now) }
+            if standInSpeaker != nil { recentSpeech.add(packet, voice: voice, at: .now) }
             return true
         } catch {
             speakerBlocked = true
@@ -81,17 +81,29 @@ extension DeviceAudioSession {
         finishDeactivating()
     }
 
-    /// The speaker that is used at present.
-    var speakerDevice: AudioDevice {
-        speakerLostAt == nil ? configuration.speaker : configuration.fallbackSpeaker ?? configuration.speaker
+    /// The speaker that is meant to be used.
+    private var mainSpeaker: AudioDevice { wornSound.speaker ?? configuration.speaker }
+
+    /// What stands in for it; nil: nothing does.
+    private var standInSpeaker: AudioDevice? {
+        wornSound.speaker == nil ? configuration.fallbackSpeaker : configuration.speaker
     }
 
+    /// The speaker that is used at present.
+    var speakerDevice: AudioDevice { speakerLostAt == nil ? mainSpeaker : standInSpeaker ?? mainSpeaker }
+
     func openSpeaker() throws(AudioError) -> PlaybackEngine {
+        closeOutdatedSpeaker()
         if let speaker { return speaker }
         var playback = configuration.playback
-        playback.played = speakerLostAt == nil ? played : nil
-        if !configuration.keepsDevicesOpen { playback.closeWhenIdle = true }
         let device = speakerDevice
+        playback.played = device == configuration.speaker ? played : nil
+        isKeptRunning = wantsRunning(device)
+        playback.keepsRunning = isKeptRunning
+        // A worn one that stays open keeps its link up.
+        if !configuration.keepsDevicesOpen || (device == wornSound.speaker && !isKeptRunning) {
+            playback.closeWhenIdle = true
+        }
         let engine = try PlaybackEngine(
             device: device, configuration: playback, after: closing.end(of: device), logger: logger)
         speakerWatch = try watch(engine.descriptor, of: engine.device) { [weak self, weak engine] in
@@ -157,10 +169,16 @@ extension DeviceAudioSession {
 
     /// The speaker is lost: the fallback says the last two seconds again, and what follows. Returns whether it does.
     private func replaceSpeaker(_ reason: String) -> Bool {
-        guard let fallback = configuration.fallbackSpeaker, speakerLostAt == nil else { return false }
+        guard standInSpeaker != nil, speakerLostAt == nil else { return false }
+        speakerLostAt = .now
+        moveSpeaker(reason: reason)
+        return true
+    }
+
+    /// Another speaker says the last two seconds again, and what follows.
+    func moveSpeaker(reason: String) {
         let (voices, unheard) = (voicesPlaying, tones)
         closeSpeaker()
-        speakerLostAt = .now
         do throws(AudioError) {
             let speaker = try openSpeaker()
             for tone in unheard {
@@ -183,8 +201,7 @@ extension DeviceAudioSession {
             recentSpeech.remove(voice)
             handler?(.played(voice: voice))
         }
-        handler?(.speakerReplaced(reason: "\(reason); \(fallback) is used"))
-        return true
+        handler?(.speakerReplaced(reason: "\(reason); \(speakerDevice) is used"))
     }
 
     /// Uses the lost speaker again, if that may be worth it; nothing may be playing.

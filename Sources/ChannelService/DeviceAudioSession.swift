@@ -30,16 +30,31 @@ final class DeviceAudioSession: AudioSession {
     let logger: Logger
     /// By which the microphone learns what the speaker plays; nil: echoes are sent.
     let played: PlayedSound?
-    let main: SessionMicrophone
-    let fallback: SessionMicrophone?
+    let configured: SessionMicrophone
+    let configuredFallback: SessionMicrophone?
+    /// What is worn, and its microphone once that has been used.
+    var wornSound = WornSound.none
+    var worn: SessionMicrophone?
+    /// The microphone that the transmission is meant for, and what stands in for it.
+    var main: SessionMicrophone
+    var fallback: SessionMicrophone?
     /// The microphone whose sound is sent, or was sent last.
     var current: SessionMicrophone
-    var choice: MicrophoneChoice
+    var configuredChoice: MicrophoneChoice
+    var wornChoice = MicrophoneChoice(hasFallback: true)
     /// Why the main microphone was of no use when it was used last.
     var doubtReason: String?
+    /// The worn microphone that the transmission is meant for is not there; why.
+    var missingReason: String?
+    /// A transmission that waits for the worn microphone to appear.
+    var awaited: CaptureStart?
+    /// The media of the channel that is joined; nil: none is.
+    var media: MediaOwner?
     var transmission: Transmission?
     var speaker: PlaybackEngine?
     var speakerWatch: EventLoop.Watch?
+    /// The speaker plays silence between sounds.
+    var isKeptRunning = false
     /// The devices that are being closed, so that nothing waits for a driver.
     let closing: ClosingDevices
 
@@ -72,20 +87,23 @@ final class DeviceAudioSession: AudioSession {
         self.logger = logger
         played = configuration.cancelsEcho ? PlayedSound() : nil
         closing = ClosingDevices(on: loop, logger: logger)
-        main = SessionMicrophone(.main, configuration.microphone)
-        fallback = configuration.fallbackMicrophone.map { SessionMicrophone(.fallback, $0) }
-        current = main
-        choice = MicrophoneChoice(hasFallback: fallback != nil)
+        configured = SessionMicrophone(configuration.microphone)
+        configuredFallback = configuration.fallbackMicrophone.map { SessionMicrophone($0) }
+        main = configured
+        fallback = configuredFallback
+        current = configured
+        configuredChoice = MicrophoneChoice(hasFallback: configuredFallback != nil)
     }
 
     func prepare(for media: MediaOwner?) {
+        self.media = media
         isForProgram = media == .application
         switch media {
         case .application: closeDevices()
         case nil: unprepareMicrophones()
         case .daemon:
             guard configuration.keepsDevicesOpen else { return }
-            do throws(AudioError) { try open(main).prepare() } catch {
+            do throws(AudioError) { try open(configured).prepare() } catch {
                 logger.warning("the microphone is not available; retrying at the next press: \(error)")
                 handler?(.microphoneMissing(reason: "\(error)"))
             }
@@ -101,6 +119,7 @@ final class DeviceAudioSession: AudioSession {
     func activate() {
         deactivating = false
         speakerBlocked = false
+        adoptSpeaker()
         tryMainSpeaker()
         // A program gets the devices when the tone of what was before has been heard, and when they are closed.
         activating = isForProgram
@@ -132,7 +151,8 @@ final class DeviceAudioSession: AudioSession {
     }
 
     func finishDeactivating() {
-        guard deactivating, tones.isEmpty, voicesPlaying.isEmpty else { return }
+        if !isPlaying { adoptSpeaker() }
+        guard deactivating, !isPlaying else { return }
         deactivating = false
         if !configuration.keepsDevicesOpen { unprepareMicrophones() }
         handler?(.deactivated)
@@ -152,15 +172,18 @@ final class DeviceAudioSession: AudioSession {
     private func unprepareMicrophones() { for microphone in microphones { microphone.engine?.unprepare() } }
 
     func closeDevices() {
-        for microphone in microphones {
-            microphone.watch?.cancel()
-            if let engine = microphone.engine { closing.add(engine.end, of: engine.device) }
-            microphone.engine?.close()
-            microphone.engine = nil
-            microphone.burst = nil
-            microphone.cutBurst = nil
-        }
+        awaited = nil
+        for microphone in microphones { close(microphone) }
         closeSpeaker()
+    }
+
+    func close(_ microphone: SessionMicrophone) {
+        microphone.watch?.cancel()
+        if let engine = microphone.engine { closing.add(engine.end, of: engine.device) }
+        microphone.engine?.close()
+        microphone.engine = nil
+        microphone.burst = nil
+        microphone.cutBurst = nil
     }
 
     func closeSpeaker() {

@@ -4,7 +4,6 @@ import Reactor
 
 /// A microphone of the audio session. Confined to the session's loop.
 final class SessionMicrophone {
-    let choice: MicrophoneChoice.Microphone
     let device: AudioDevice
     var engine: CaptureEngine?
     var watch: EventLoop.Watch?
@@ -16,10 +15,7 @@ final class SessionMicrophone {
     /// Where the burst begins in the transmission, in samples of 48 kHz; nil until a frame of it is sent.
     var offset: Int64?
 
-    init(_ choice: MicrophoneChoice.Microphone, _ device: AudioDevice) {
-        self.choice = choice
-        self.device = device
-    }
+    init(_ device: AudioDevice) { self.device = device }
 
     /// Ends its burst at once, if there is one. What it has recorded is void.
     func abort() {

@@ -32,6 +32,8 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
     public var bindings: [String: String] = [:]
     /// Percent; nil while unknown (-1 on the bus).
     public var battery: Int?
+    /// What its microphone and speaker are doing, in words; empty when it has none.
+    public var sound = ""
     /// Whether its talk control is held.
     public var held = false
     /// What keeps it from working and what to do; empty when nothing does.
@@ -52,7 +54,7 @@ public struct AccessoryProperties: BusProperties, Hashable, Codable {
         .init(
             "Battery", \.battery, { .int32(Int32($0 ?? -1)) },
             { $0.integerValue.map { (0...100).contains($0) ? Int($0) : nil } }),
-        .init("Held", \.held), .init("Problem", \.problem),
+        .init("Sound", \.sound), .init("Held", \.held), .init("Problem", \.problem),
     ]
 }
 

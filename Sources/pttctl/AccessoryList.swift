@@ -21,6 +21,7 @@ struct AccessoryList: AsyncParsableCommand {
             }
             for accessory in accessories {
                 Console.say(Self.line(accessory))
+                if !accessory.sound.isEmpty { Console.say("    sound: \(accessory.sound.plain())") }
                 if !accessory.problem.isEmpty { Console.say("    \(accessory.problem.plain())") }
             }
         }

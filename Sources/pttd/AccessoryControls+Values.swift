@@ -8,7 +8,7 @@ extension AccessoryProperties {
     /// How an accessory is doing, and how it is configured.
     init(
         _ status: AccessoryStatus, origin: AccessoryOrigin, configuration: AccessoryConfiguration?,
-        profile: AccessoryProfile?
+        profile: AccessoryProfile?, sound: String?
     ) {
         self.init()
         id = status.id.text
@@ -29,6 +29,7 @@ extension AccessoryProperties {
         bindings = [:]
         for (control, action) in status.actions { bindings[control.rawValue] = action.text }
         battery = status.battery
+        self.sound = sound ?? ""
         held = status.isHeld
         problem = status.problem ?? ""
     }

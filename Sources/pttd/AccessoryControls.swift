@@ -2,6 +2,7 @@
 import Accessories
 import AccessorySetup
 import DaemonAPI
+import Headsets
 import MonotonicTime
 import PTTBus
 import Reactor
@@ -15,6 +16,7 @@ actor AccessoryAdministrator: AccessoryControls {
     private let api: DaemonAPI
     private let service: AccessoryService
     private let setup: AccessorySetup
+    private let headsets: Headsets
     /// Returns when the current state of the accessories was published.
     private let publish: @Sendable () async -> Void
     /// Emergency controls that are active.
@@ -24,8 +26,10 @@ actor AccessoryAdministrator: AccessoryControls {
     ///   - setup: Whose events come by `happened`.
     ///   - publish: Tells the accessories as they are (`properties`) and returns when that is done.
     init(
-        api: DaemonAPI, service: AccessoryService, setup: AccessorySetup, publish: @escaping @Sendable () async -> Void
+        api: DaemonAPI, service: AccessoryService, setup: AccessorySetup, headsets: Headsets,
+        publish: @escaping @Sendable () async -> Void
     ) {
+        self.headsets = headsets
         self.api = api
         self.service = service
         self.setup = setup
@@ -44,7 +48,8 @@ actor AccessoryAdministrator: AccessoryControls {
             AccessoryProperties(
                 status, origin: setup.assumeIsolated { $0.origin(of: status.id) },
                 configuration: configurations.first { $0.id == status.id },
-                profile: status.profileID.flatMap { library[$0] })
+                profile: status.profileID.flatMap { library[$0] },
+                sound: headsets.assumeIsolated { $0.summary(of: status.id.text) })
         }
     }
 

@@ -1,13 +1,29 @@
 // The table [audio] of pttd.toml: microphone and speaker.
 import Audio
+import Headsets
 import Settings
 
 extension Configuration {
     mutating func readAudio(_ audio: SettingsTable) {
-        microphone = audio.value("microphone", Self.device, default: microphone)
         fallbackMicrophone = audio.optional("fallback-microphone", Self.device)
-        speaker = audio.value("speaker", Self.device, default: speaker)
         fallbackSpeaker = audio.optional("fallback-speaker", Self.device)
+        switch audio.optional("microphone", Self.choice) {
+        case .device(let device): (microphone, followsMicrophone) = (device, false)
+        case .accessory:
+            // What stands in for a worn device is the configured one.
+            microphone = fallbackMicrophone ?? microphone
+            fallbackMicrophone = nil
+        case nil: break
+        }
+        switch audio.optional("speaker", Self.choice) {
+        case .device(let device): (speaker, followsSpeaker) = (device, false)
+        case .accessory:
+            speaker = fallbackSpeaker ?? speaker
+            fallbackSpeaker = nil
+        case nil: break
+        }
+        bluetoothLink = audio.value(
+            "bluetooth-link", .oneOf([("on-press", .onPress), ("kept", .kept)]), default: bluetoothLink)
         capture.isWatched = audio.value("microphone-watch", .boolean, default: true)
         capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
         capture.gain = audio.value("gain", Self.gain, default: .automatic)
@@ -17,16 +33,31 @@ extension Configuration {
         tones = audio.value("tones", .boolean, default: true)
     }
 
+    /// A device by name, or whatever the person wears.
+    private enum Choice {
+        case accessory
+        case device(AudioDevice)
+    }
+
+    private static var choice: SettingType<Choice> {
+        SettingType<String>.string(lengthMax: 1_024)
+            .map(placeholder: Choice.accessory) { text throws(SettingRefusal) in
+                text == "accessory" ? .accessory : .device(try device(text))
+            }
+    }
+
     private static var device: SettingType<AudioDevice> {
         SettingType<String>.string(lengthMax: 1_024)
-            .map(placeholder: AudioDevice.alsa("default")) { text throws(SettingRefusal) in
-                do {
-                    return try AudioDevice(text)
-                } catch {
-                    throw SettingRefusal(
-                        "\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
-                }
-            }
+            .map(placeholder: AudioDevice.alsa("default")) { text throws(SettingRefusal) in try device(text) }
+    }
+
+    private static func device(_ text: String) throws(SettingRefusal) -> AudioDevice {
+        do {
+            return try AudioDevice(text)
+        } catch {
+            throw SettingRefusal(
+                "\(error)", "write an ALSA name such as \"default\" or \"plughw:Headset\", or \"wav:/path\"")
+        }
     }
 
     private static var microphoneStart: SettingType<MicrophoneStart> {

@@ -4,6 +4,7 @@ import Audio
 import Bridge
 import FoundationEssentials
 import Glibc
+import Headsets
 import Recordings
 import RelayProtocol
 import Settings
@@ -32,6 +33,10 @@ struct Configuration {
     var speaker = AudioDevice.alsa("default")
     var fallbackMicrophone: AudioDevice?
     var fallbackSpeaker: AudioDevice?
+    /// The microphone, or the speaker, of a worn accessory is used in place of the configured one.
+    var followsMicrophone = true
+    var followsSpeaker = true
+    var bluetoothLink = HeadsetsStateMachine.LinkUse.onPress
     var capture = CaptureConfiguration()
     var cancelsEcho = false
     var releaseTail = Duration.milliseconds(200)

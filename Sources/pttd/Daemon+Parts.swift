@@ -8,6 +8,7 @@ import ChannelService
 import Cryptography
 import DBus
 import DaemonAPI
+import Headsets
 import Logging
 import Nearby
 import PTTBus
@@ -30,6 +31,7 @@ extension Daemon {
         let publisher: StatusPublisher
         private let accessories: AccessoryService
         private let setup: AccessorySetup
+        private let headsets: Headsets
         /// Held weakly by what serves it on the bus.
         private let administrator: AccessoryAdministrator
         private let calls: CallMonitor
@@ -83,6 +85,8 @@ extension Daemon {
                     network: { interface in nearby.assumeIsolated { $0.networkChanged(interface) } }) : nil
             let publisher = StatusPublisher(api: api, director: director)
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
+            let headsets = Self.headsets(
+                configuration, state: state, disk: disk, bus: systemBus, of: channel, publisher: publisher)
             let accessoryStore = AccessoryStore(directory: state)
             let restored = accessoryStore.restore(configuration.accessories)
             for problem in restored.problems { Logger(label: "pttd.accessories").warning("\(problem)") }
@@ -91,13 +95,18 @@ extension Daemon {
             ) { event in
                 switch event {
                 case .intent(let intent, _):
+                    if case .transmitBegan(let source, _) = intent {
+                        headsets.assumeIsolated { $0.pressed(accessory: source.accessory.text) }
+                    }
                     director.assumeIsolated { $0.accessoryWants(intent) }
+                    if !intent.isTalking { headsets.assumeIsolated { $0.released() } }
                     bluetooth?.assumeIsolated { $0.held(intent.isTalking) }
                 case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
                 case .emergency(let source, let isActive, _):
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }
                 case .control, .changed, .removed: break
                 }
+                if event.changesAccessories { publisher.assumeIsolated { $0.tellHeadsets() } }
                 publisher.assumeIsolated { $0.happened(event) }
             }
             setup = AccessorySetup(
@@ -106,10 +115,12 @@ extension Daemon {
             ) { event in
                 publisher.assumeIsolated { $0.happened(event) }
             }
-            administrator = AccessoryAdministrator(api: api, service: accessories, setup: setup) {
-                await publisher.published()
-            }
-            await publisher.follow(accessories, administrator)
+            administrator = AccessoryAdministrator(
+                api: api, service: accessories, setup: setup, headsets: headsets
+            ) { await publisher.published() }
+            await publisher.follow(accessories, administrator, headsets)
+            await Self.follow(channel, headsets)
+            self.headsets = headsets
             await api.serve(accessories: administrator)
             calls = CallMonitor(on: systemBus, logger: Logger(label: "pttd.calls")) { active in
                 director.assumeIsolated { $0.callsChanged(active) }
@@ -190,6 +201,8 @@ extension Daemon {
             await attempt("no Bluetooth: the bus does not report what BlueZ does", logger) {
                 try await accessories.start()
             }
+            await headsets.start()
+            await publisher.tellHeadsets()
             await nearby.start(nearbyNetwork, nearbyBluetooth)
             await attempt("phone calls are not detected", logger) { try await calls.start() }
             await attempt("every program counts as in the foreground", logger) {
@@ -244,6 +257,51 @@ extension Daemon {
             return recorder
         }
 
+        /// The headsets that people wear, whose microphones and speakers the channel uses.
+        private static func headsets(
+            _ configuration: Configuration, state: String, disk: EventLoop, bus: DBusConnection,
+            of channel: ChannelService, publisher: StatusPublisher
+        ) -> Headsets {
+            let store = HeadsetStore(path: state + "/headsets", disk: disk, logger: Logger(label: "pttd.headsets"))
+            return Headsets(
+                HeadsetsStateMachine(link: configuration.bluetoothLink, learned: store.load()), bus: bus, disk: disk,
+                logger: Logger(label: "pttd.headsets")
+            ) { event in
+                switch event {
+                case .use(var sound):
+                    if !configuration.followsMicrophone { sound.microphone = .configured }
+                    if !configuration.followsSpeaker { sound.speaker = nil }
+                    channel.assumeIsolated { $0.use(sound) }
+                case .changed: publisher.assumeIsolated { $0.changed() }
+                case .learned(let times): store.save(times)
+                }
+            }
+        }
+
+        /// Headsets follow what happens on the channel.
+        private static func follow(_ channel: ChannelService, _ headsets: Headsets) async {
+            _ = await channel.addObserver { event in
+                guard case .callback(let callback) = event else { return }
+                headsets.assumeIsolated { headsets in
+                    switch callback {
+                    case .didActivateAudioSession: headsets.sessionChanged(isActive: true)
+                    case .didDeactivateAudioSession: headsets.sessionChanged(isActive: false)
+                    case .didJoinChannel: headsets.channelChanged(isJoined: true)
+                    case .didLeaveChannel: headsets.channelChanged(isJoined: false)
+                    default: break
+                    }
+                }
+            }
+            await channel.setWornMicrophoneHandler { report in
+                headsets.assumeIsolated { headsets in
+                    switch report {
+                    case .hears(let after, let settled): headsets.heard(after: after, settledAfter: settled)
+                    case .silent: headsets.fellSilent()
+                    }
+                }
+            }
+        }
+
         private func showOnDesktop(_ logger: Logger) async {
             guard let desktop else { return }
             await attempt("the desktop does not show push to talk", logger) {
@@ -278,6 +336,16 @@ extension AccessoryIntent {
         switch self {
         case .transmitBegan, .transmitEscalated: true
         case .transmitEnded: false
+        }
+    }
+}
+
+extension AccessoryEvent {
+    /// Whether the accessories, or what is known of them, may be different after it.
+    fileprivate var changesAccessories: Bool {
+        switch self {
+        case .changed, .removed: true
+        case .intent, .control, .action, .emergency: false
         }
     }
 }

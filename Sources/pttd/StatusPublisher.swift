@@ -5,6 +5,7 @@ import Bridge
 import ChannelService
 import DaemonAPI
 import FoundationEssentials
+import Headsets
 import PTTBus
 import PushToTalkCore
 import Reactor
@@ -20,6 +21,7 @@ actor StatusPublisher {
     private let director: ChannelDirector
     private var accessories: AccessoryService?
     private var administrator: AccessoryAdministrator?
+    private var headsets: Headsets?
     private var desktop: SystemUI?
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
@@ -54,9 +56,21 @@ actor StatusPublisher {
         loop = director.loop
     }
 
-    func follow(_ accessories: AccessoryService, _ administrator: AccessoryAdministrator) {
+    func follow(
+        _ accessories: AccessoryService, _ administrator: AccessoryAdministrator, _ headsets: Headsets
+    ) {
         self.accessories = accessories
         self.administrator = administrator
+        self.headsets = headsets
+    }
+
+    /// Accessories have come, gone or changed: some of them may have a microphone.
+    func tellHeadsets() {
+        guard let accessories else { return }
+        let worn = accessories.assumeIsolated { $0.statuses }.compactMap { status in
+            status.soundAddress.map { WornAccessory(id: status.id.text, address: $0, hasSound: status.hasSound) }
+        }
+        headsets?.assumeIsolated { $0.accessoriesChanged(worn) }
     }
 
     /// What accessories tell: controls and emergencies go to the bus at once, the rest with the properties.

@@ -112,7 +112,7 @@ final class Loop {
                 timestamp &+= frame.position &+ 96_000
             }
             sequence &+= 1
-        case .hears(let burst, let after, let really):
+        case .hears(let burst, let after, let really, _):
             say("microphone-hears burst=\(burst) really=\(really) after_ms=\(after.milliseconds)")
             microphone.goAhead(from: now)
         case .fellSilent(let burst): say("microphone-silent burst=\(burst)")

@@ -15,6 +15,7 @@ import Vocabulary
 final class SimulatedAudio: AudioSession {
     enum Command: Hashable {
         case prepared(MediaOwner?)
+        case use(WornSound)
         case activate
         case deactivate(ChannelManagerStateMachine.PlayOut)
         case startCapture(CaptureStart)
@@ -46,6 +47,8 @@ final class SimulatedAudio: AudioSession {
         commands.append(.prepared(media))
         isForProgram = media == .application
     }
+
+    func use(_ sound: WornSound) { commands.append(.use(sound)) }
 
     func activate() {
         commands.append(.activate)

@@ -1,4 +1,5 @@
 // The status of an accessory, in the words that people are shown. Computed from the other objects; owns nothing.
+import BlueZ
 
 /// Everything that an accessory's status is made of, at one moment.
 struct AccessoryCondition {
@@ -44,7 +45,23 @@ struct AccessoryCondition {
             profileTitle: profile?.title, isConnected: isLocal || link.device?.isReachable ?? false,
             transport: profile?.transport, isBonded: link.device?.isBonded ?? false,
             actions: controls?.actions ?? [:], isReady: isHeard,
-            battery: profile?.battery == .text ? battery : link.device?.battery, isHeld: isHeld, problem: problem)
+            battery: profile?.battery == .text ? battery : link.device?.battery, soundAddress: sound.address,
+            hasSound: sound.isCertain, isHeld: isHeld, problem: problem)
+    }
+
+    /// The services of devices with microphone and speaker: Hands-Free and Headset, of which the latter has two numbers (Bluetooth
+    /// Assigned Numbers, 3.3).
+    private static let soundServices: Set<BluetoothUUID> = ["111e", "1108", "1131"]
+
+    private var sound: (address: String?, isCertain: Bool) {
+        switch configuration.sound {
+        case .none: return (nil, false)
+        case .device(let address): return (address, true)
+        case .own:
+            let local = locals.lazy.compactMap(\.address).first
+            guard let address = accessory.lastAddress ?? configuration.address ?? local else { return (nil, false) }
+            return (address, link.device.map { !$0.services.isDisjoint(with: Self.soundServices) } ?? false)
+        }
     }
 
     private var problem: String? {

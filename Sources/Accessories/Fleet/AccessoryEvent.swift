@@ -130,6 +130,10 @@ public struct AccessoryStatus: Hashable, Sendable {
     public var isReady: Bool
     /// Percent; nil while unknown.
     public var battery: Int?
+    /// The Bluetooth address of its microphone and speaker; nil: it has none, or nothing is known of any.
+    public var soundAddress: String?
+    /// Its services say that it has a microphone and a speaker, or its configuration does.
+    public var hasSound: Bool
     /// One of its controls takes part in the transmission.
     public var isHeld: Bool
     /// What keeps it from working and what to do; nil when nothing does.
@@ -152,6 +156,16 @@ public enum AccessoryEvent: Hashable, Sendable {
     case removed(AccessoryID)
 }
 
+/// Which device has an accessory's microphone and speaker.
+public enum AccessorySound: Hashable, Sendable {
+    /// The accessory itself, if it has any.
+    case own
+    /// None is used.
+    case none
+    /// The device with this Bluetooth address: the other half of a speaker microphone, or a headset of its own.
+    case device(address: String)
+}
+
 /// An accessory of the configuration.
 public struct AccessoryConfiguration: Hashable, Sendable {
     /// Its name, unique.
@@ -168,12 +182,16 @@ public struct AccessoryConfiguration: Hashable, Sendable {
     public var bindings: [Control: ControlAction]
     /// It has to be bonded: a button without a bond can be imitated by anybody in reach.
     public var isBondedOnly: Bool
+    /// Which device has its microphone and speaker.
+    public var sound: AccessorySound
 
     /// An accessory with an address, a name, or both.
     public init(
         id: AccessoryID, address: String? = nil, name: NamePattern? = nil, profileID: String? = nil,
-        gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:], isBondedOnly: Bool = false
+        gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:], isBondedOnly: Bool = false,
+        sound: AccessorySound = .own
     ) {
+        self.sound = sound
         self.bindings = bindings
         self.isBondedOnly = isBondedOnly
         self.id = id

@@ -56,6 +56,7 @@ public struct AccessorySettings: Sendable {
     /// profile = "ptt-z"                      # default: recognised
     /// gesture = "toggle"                     # or "hold", "hybrid"; default: the profile's, usually hold
     /// bonded-only = true                     # default: as [accessories] says
+    /// sound = "00:11:22:33:44:56"            # who has its microphone and speaker: "own" (default), "none", or an address
     ///
     /// [accessory.vest.bind]                  # default: what the profile's controls are for
     /// soft1 = "channel-up"
@@ -103,7 +104,8 @@ extension AccessoryConfiguration {
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
             name: table.optional("name", .namePattern), profileID: table.optional("profile", .string),
             gesture: table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)])),
-            isBondedOnly: table.value("bonded-only", .boolean, default: isBondedOnly))
+            isBondedOnly: table.value("bonded-only", .boolean, default: isBondedOnly),
+            sound: table.value("sound", .accessorySound, default: .own))
         let profile = profileID.flatMap { library[$0] }
         if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)
@@ -183,16 +185,42 @@ extension AccessoryID {
     public static let mediaPlayer = AccessoryID(LocalDeviceID.mediaPlayer.text)
 }
 
+extension SettingType where Value == AccessorySound {
+    fileprivate static var accessorySound: Self {
+        SettingType<String>.string(lengthMax: 32).map(placeholder: .own) { text throws(SettingRefusal) in
+            switch text {
+            case "own": return .own
+            case "none": return .none
+            default:
+                guard let address = SettingType<String>.address(text) else {
+                    throw SettingRefusal(
+                        "\"\(text)\" is no device with sound",
+                        "write \"own\", \"none\", or a Bluetooth address such as \"00:11:22:33:44:55\"")
+                }
+                return .device(address: address)
+            }
+        }
+    }
+}
+
 extension SettingType where Value == String {
     /// A Bluetooth device address, in capitals.
     package static var bluetoothAddress: Self {
         SettingType<String>.string(lengthMax: 32).map(placeholder: "00:00:00:00:00:00") {
             text throws(SettingRefusal) in
-            let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-            guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) }) else {
+            guard let address = address(text) else {
                 throw SettingRefusal("\"\(text)\" is not a Bluetooth address", "write \"00:11:22:33:44:55\"")
             }
-            return text.uppercased()
+            return address
         }
+    }
+
+    /// The address that `text` is, in capitals.
+    fileprivate static func address(_ text: String) -> String? {
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) }) else {
+            return nil
+        }
+        return text.uppercased()
     }
 }

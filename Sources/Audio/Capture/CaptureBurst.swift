@@ -23,7 +23,7 @@ final class CaptureBurst {
     private let framer: SpeechFramer
     private let waitsForLevel: Bool
     private var machine = CaptureStateMachine()
-    private var hearing = MicrophoneHearing()
+    private var hearing: MicrophoneHearing
     /// Whether the microphone has been heard since it was set running.
     private var hasHeard = false
     private var stall = StallClock()
@@ -32,7 +32,10 @@ final class CaptureBurst {
     private var lost = LostSamples()
 
     /// `isWatched`: the device is a microphone that is never wholly silent.
-    init(_ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool, isWatched: Bool) {
+    init(
+        _ rings: CaptureRings, framer: SpeechFramer, waitsForLevel: Bool, settling: Duration? = nil, isWatched: Bool
+    ) {
+        hearing = MicrophoneHearing(settling: SettlingTimes(settling))
         watch = isWatched ? MicrophoneWatch() : nil
         self.rings = rings
         self.framer = framer
@@ -163,6 +166,7 @@ final class CaptureBurst {
             slot.burst = machine.burst
             slot.isHearing = really
             slot.span = (now - machine.requestedAt).nanoseconds
+            slot.time = hearing.settledAfter?.nanoseconds ?? -1
             rings.put(slot)
             return nil
         case .pass(let dropping): return dropping

@@ -44,6 +44,7 @@ public final class CaptureEngine: Sendable {
             worker = try CaptureWorker(
                 source: source, framer: framer,
                 waitsForLevel: configuration.microphoneStart.waitsForLevel(of: device),
+                settling: configuration.settling,
                 isWatched: source.mayBeSilent ? configuration.isFileWatched : configuration.isWatched)
             let worker = self.worker
             thread = try RealTimeThread(name: "ptt-capture", after: predecessor) { worker.run() }
@@ -132,13 +133,16 @@ public final class CaptureEngine: Sendable {
         case .prepared(let took):
             logger.debug(
                 "microphone prepared", metadata: ["device": "\(device)", "took_ms": "\(took.milliseconds)"])
-        case .hears(let burst, let after, let really):
+        case .hears(let burst, let after, let really, let settledAfter):
             logger.log(
                 level: really ? .info : .warning,
                 really
                     ? "the microphone hears"
                     : "the microphone stays silent; capturing anyway (check whether it is muted or its Bluetooth link is down)",
-                metadata: ["device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)"])
+                metadata: [
+                    "device": "\(device)", "burst": "\(burst)", "after_start_ms": "\(after.milliseconds)",
+                    "settled_ms": "\(settledAfter.map { "\($0.milliseconds)" } ?? "")",
+                ])
         case .fellSilent(let burst):
             logger.warning(
                 "the microphone gives no sound (check whether it is muted or its link is down)",

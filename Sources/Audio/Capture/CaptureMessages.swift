@@ -27,7 +27,7 @@ struct CaptureSlot: BitwiseCopyable {
     var fault = AudioFault(.open, 0)
     var burst: UInt32 = 0
     var position: UInt32 = 0
-    /// Nanoseconds: a point in time, or for `.prepared` a span.
+    /// Nanoseconds: a point in time, or for `.prepared` a span; for `.hears` the span until it settled, negative for none.
     var time: Int64 = 0
     var span: Int64 = 0
     /// dBFS.
@@ -39,7 +39,10 @@ extension CaptureSlot {
     func output(payload: UnsafeRawBufferPointer, frameSamples: Int, device: AudioDevice) -> CaptureOutput {
         switch kind {
         case .prepared: .prepared(took: .nanoseconds(span))
-        case .hears: .hears(burst: burst, after: .nanoseconds(span), really: isHearing)
+        case .hears:
+            .hears(
+                burst: burst, after: .nanoseconds(span), really: isHearing,
+                settledAfter: time < 0 ? nil : .nanoseconds(time))
         case .began: .began(burst: burst, firstSampleAt: Instant(nanoseconds: time), after: .nanoseconds(span))
         case .frame:
             .frame(

@@ -10,6 +10,9 @@ public struct CaptureConfiguration: Sendable {
     public var period = Duration.microseconds(2_500)
     /// When a microphone that has been started counts as hearing.
     public var microphoneStart = MicrophoneStart.automatic
+    /// How long the microphone gives its chipset's noise when its link has come up, as far as that is known
+    /// (`CaptureOutput.hears`); nil: nothing is known.
+    public var settling: Duration?
     /// Whether a microphone that falls silent is told of, and ends the burst.
     public var isWatched = true
     /// Whether the same holds for a WAV file, which may be silent otherwise: it plays a microphone that dies.
@@ -57,8 +60,8 @@ public enum MicrophoneStart: String, Sendable, CaseIterable {
     case automatic = "auto"
     /// With its first sample.
     case atOnce = "at-once"
-    /// With the first sound louder than what no real microphone falls below: before it runs, a Bluetooth link (SCO)
-    /// delivers silence, for 0.5 to 1.5 s.
+    /// With its room's sound: before it runs, a Bluetooth link (SCO) delivers silence or its chipset's noise, for 0.5 to
+    /// 1.5 s.
     case whenHeard = "when-heard"
 
     /// Whether `device` is waited for by its level.
@@ -91,7 +94,9 @@ public enum CaptureOutput: Sendable {
     case prepared(took: Duration)
     /// The microphone hears; `after` is the time since the call of `start()`. It waits for `goAhead(from:)` for half a
     /// second at most. If not `really`, it stayed silent for the whole waiting time, and capturing starts anyway.
-    case hears(burst: UInt32, after: Duration, really: Bool)
+    /// `settledAfter`: how long it gave something else, such as its chipset's noise, between its first sound and its
+    /// room's; nil for one that is not waited for.
+    case hears(burst: UInt32, after: Duration, really: Bool, settledAfter: Duration? = nil)
     /// The burst's first sample was at the microphone at `firstSampleAt`, `after` the call of `start()`.
     case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
     /// A frame.

@@ -14,13 +14,13 @@ final class CaptureWorker: @unchecked Sendable {
     private var recoveriesSeen = 0
 
     init(
-        source: any CaptureSource, framer: SpeechFramer, waitsForLevel: Bool, isWatched: Bool
+        source: any CaptureSource, framer: SpeechFramer, waitsForLevel: Bool, settling: Duration? = nil, isWatched: Bool
     ) throws(AudioFault) {
         self.source = source
         self.framer = framer
         rings = try CaptureRings()
         burst = CaptureBurst(
-            rings, framer: framer, waitsForLevel: waitsForLevel, isWatched: isWatched)
+            rings, framer: framer, waitsForLevel: waitsForLevel, settling: settling, isWatched: isWatched)
         scratch = .allocate(capacity: source.readMax)
         scratch.initialize(repeating: 0, count: source.readMax)
     }

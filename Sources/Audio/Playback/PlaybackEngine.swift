@@ -15,6 +15,8 @@ public struct PlaybackConfiguration: Sendable {
     public var jitter = JitterBufferSettings()
     /// Whether the device is closed, not just stopped, while nothing plays. Opening costs time at the next burst.
     public var closeWhenIdle = false
+    /// Whether the device runs, with silence, from `prepare()` or the first sound on. It keeps a Bluetooth link up.
+    public var keepsRunning = false
     /// WAV files only: whether a sound's place in the file is its time since the engine was made (gaps are silence).
     /// Otherwise the file holds only what was played, one sound after the other.
     public var recordingKeepsTime = true

@@ -17,6 +17,7 @@ final class PlaybackWorker: @unchecked Sendable {
     private let sink: any PlaybackSink
     private let sound: PlaybackSound
     private let closeWhenIdle: Bool
+    private let keepsRunning: Bool
     private let played: PlayedSound?
     /// Whether what is written next is heard right after what was written before.
     private var isContinued = false
@@ -34,6 +35,7 @@ final class PlaybackWorker: @unchecked Sendable {
         rings = try PlaybackRings()
         sound = PlaybackSound(rings, speech: speech, toneVolume: configuration.toneVolume)
         closeWhenIdle = configuration.closeWhenIdle
+        keepsRunning = configuration.keepsRunning
         played = configuration.played
         recordingOrigin = sink.recordingOrigin
         block = .allocate(capacity: playbackBlock)
@@ -49,7 +51,7 @@ final class PlaybackWorker: @unchecked Sendable {
                 waitForDevice(until: next)
             } else if rings.isRunning {
                 play()
-            } else if sound.isIdle {
+            } else if sound.isIdle, !(keepsRunning && isOpen) {
                 if rings.wait(until: sink.restsUntil) { sink.endRest() }
             } else if .now < retryAt {
                 sound.discard()
@@ -145,7 +147,7 @@ final class PlaybackWorker: @unchecked Sendable {
         sound.publish()
         if !sound.isIdle {
             silentSince = lastWriteAt
-        } else if lastWriteAt - silentSince > sink.delay + Self.hangover {
+        } else if !keepsRunning, lastWriteAt - silentSince > sink.delay + Self.hangover {
             stopDevice()
         }
     }

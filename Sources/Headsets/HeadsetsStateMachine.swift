@@ -1,0 +1,304 @@
+// The rules of worn headsets: whose microphone and speaker are used, and when a headset is switched to its hands-free
+// profile and back. Pure.
+import Audio
+import MonotonicTime
+
+/// The headsets of this machine's accessories.
+///
+/// A press of an accessory with a microphone uses that microphone, and speech is heard in the speaker of the accessory
+/// that was pressed last. Where a sound server has the headset in a profile for music, which has no microphone, the
+/// headset is switched to hands-free for the transmission, and back a while after the last sound.
+public struct HeadsetsStateMachine: Sendable {
+    /// When a headset's hands-free link is up.
+    public enum LinkUse: Hashable, Sendable {
+        /// For transmissions only. Music sounds well in between, and the battery lasts longer.
+        case onPress
+        /// While a channel is joined, so that talk begins at once.
+        case kept
+    }
+
+    package enum Event: Equatable, Sendable {
+        /// The accessories, whenever one is different.
+        case accessories([WornAccessory])
+        /// Everything that a service shows, whenever something is different; nothing, when the service is gone.
+        case listed([HeadsetFacts], by: SoundService)
+        /// Somebody asks to talk: by this accessory's control, or, nil, by something else.
+        case pressed(accessory: String?)
+        /// Nobody asks to talk any more.
+        case released
+        /// Somebody talks or is heard, or not any more.
+        case sessionChanged(isActive: Bool)
+        /// A channel is joined, or none any more.
+        case channelChanged(isJoined: Bool)
+        /// `Action.setProfile` was carried out, or refused with these words.
+        case profileSet(card: UInt32, problem: String?)
+        /// The worn microphone hears, so long after the press. `settledAfter`: how long it gave something else before.
+        case heard(after: Duration, settledAfter: Duration?)
+        /// The worn microphone gives no sound within a transmission.
+        case fellSilent
+        /// The time of `nextDeadline` has come.
+        case deadlineReached
+    }
+
+    package enum Action: Equatable, Sendable {
+        /// The next transmission and received speech use this.
+        case use(WornSound)
+        /// The sound server is to use the card in this way.
+        case setProfile(card: UInt32, String)
+        /// The sound server is to open the headset's link anew. A link that the headset has closed stays closed as long as the server's
+        /// node is in use, and the node gives zeros (measured with PipeWire 1.4).
+        case renewLink(microphone: String)
+        /// Accessories' sound may be shown differently.
+        case changed
+        /// The times that were learned about a headset, for the next start.
+        case learned([String: [Duration]])
+    }
+
+    /// How long a headset stays hands-free after the last sound: an answer comes within that time, mostly.
+    static let restoreAfter = Duration.seconds(3)
+    /// How long a press waits for a microphone to appear after the profile was switched.
+    static let awaitMax = Duration.milliseconds(2_500)
+    /// How long a refused switch is not tried again.
+    static let retryAfter = Duration.seconds(2)
+    /// A longer time is not learned: it says that the microphone did not work.
+    static let settlingMax = Duration.seconds(2)
+    /// Headsets that are looked at.
+    static let headsetsMax = 32
+    /// Learned times that are kept for a headset, and headsets that they are kept for.
+    static let learnedMax = 8
+
+    /// A headset that was switched to its hands-free profile.
+    private struct Switched {
+        let card: UInt32
+        let profile: String
+        /// What it was used for before; nil: nothing.
+        let former: String?
+        var retryAt: Instant?
+        var problem: String?
+    }
+
+    private let link: LinkUse
+    private var accessories: [WornAccessory] = []
+    private var listed: [SoundService: [HeadsetFacts]] = [:]
+    /// The addresses in the order in which they appeared, the newest last.
+    private var present: [String] = []
+    /// The address of the accessory that talked last, of those with sound.
+    private var talker: String?
+    private var isWornPress = false
+    private var isActive = false
+    private var isJoined = false
+    private var wantedUntil: Instant?
+    private var awaitedUntil: Instant?
+    private var switched: [String: Switched] = [:]
+    private var learned: [String: [Duration]]
+    /// From the last press to the sound of the room.
+    private var heardAfter: [String: Duration] = [:]
+    private var told = WornSound.none
+
+    /// - Parameters:
+    ///   - link: When the hands-free link is up.
+    ///   - learned: What `Action.learned` told last.
+    public init(link: LinkUse = .onPress, learned: [String: [Duration]] = [:]) {
+        self.link = link
+        self.learned = learned
+    }
+
+    /// Whether an accessory may have sound, so that the services are worth being asked.
+    public var isNeeded: Bool { accessories.contains(where: \.hasSound) }
+
+    /// When `deadlineReached` is due.
+    package var nextDeadline: Instant? {
+        ([awaitedUntil, switched.isEmpty || isActive ? nil : wantedUntil] + switched.values.map(\.retryAt))
+            .compactMap(\.self).min()
+    }
+
+    /// What an accessory's sound is, in words for people; nil: it has none.
+    public func summary(of id: String) -> String? {
+        guard let accessory = accessories.first(where: { $0.id == id }) else { return nil }
+        guard let facts = facts(of: accessory.address) else {
+            return accessory.hasSound ? "sound away: connect it as a headset" : nil
+        }
+        if let problem = switched[accessory.address]?.problem { return "microphone away: \(problem)" }
+        switch (facts.microphone ?? facts.handsFreeProfile?.name, facts.speaker) {
+        case (nil, nil): return "sound away: its sound service shows neither microphone nor speaker"
+        case (nil, _?): return "speaker, no microphone: it has no hands-free profile here"
+        case (_?, nil): return "microphone" + start(of: accessory.address)
+        case (_?, _?): return "microphone and speaker" + start(of: accessory.address)
+        }
+    }
+
+    private func start(of address: String) -> String {
+        heardAfter[address].map { "; heard \($0.nanoseconds / 1_000_000) ms after the last press" } ?? ""
+    }
+
+    // MARK: Events
+
+    package mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        var actions: [Action] = []
+        switch event {
+        case .accessories(let new):
+            guard new != accessories else { return [] }
+            accessories = new
+            actions.append(.changed)
+        case .listed(let facts, let service):
+            let bounded = Array(facts.prefix(Self.headsetsMax))
+            guard listed[service] ?? [] != bounded else { return [] }
+            listed[service] = bounded
+            follow()
+            actions.append(.changed)
+        case .pressed(let id): press(id, at: now)
+        case .released:
+            isWornPress = false
+            awaitedUntil = nil
+        case .sessionChanged(let isActive):
+            guard self.isActive != isActive else { return [] }
+            self.isActive = isActive
+            if !isActive { wantedUntil = now + Self.restoreAfter }
+        case .channelChanged(let isJoined): self.isJoined = isJoined
+        case .profileSet(let card, let problem):
+            guard let (address, _) = switched.first(where: { $0.value.card == card }) else { return [] }
+            switched[address]?.problem = problem
+            switched[address]?.retryAt = problem == nil ? nil : now + Self.retryAfter
+            if problem != nil { awaitedUntil = nil }
+            actions.append(.changed)
+        case .heard(let after, let settledAfter):
+            guard let talker else { return [] }
+            heardAfter[talker] = after
+            actions.append(.changed)
+            if let settledAfter, let action = learn(settledAfter, of: talker) { actions.append(action) }
+        case .fellSilent:
+            if let talker, let name = listed[.soundServer]?.first(where: { $0.address == talker })?.microphone {
+                actions.append(.renewLink(microphone: name))
+            }
+        case .deadlineReached: break
+        }
+        return actions + reconcile(at: now)
+    }
+
+    private mutating func press(_ id: String?, at now: Instant) {
+        guard let accessory = accessories.first(where: { $0.id == id }),
+            accessory.hasSound || facts(of: accessory.address) != nil
+        else {
+            isWornPress = false
+            awaitedUntil = nil
+            return
+        }
+        isWornPress = true
+        talker = accessory.address
+        wantedUntil = now + Self.restoreAfter
+        let facts = facts(of: accessory.address)
+        // A new press is a new attempt.
+        if let known = switched[accessory.address], facts?.card?.activeProfile != known.profile {
+            switched[accessory.address] = nil
+        }
+        let isOnItsWay = facts?.microphone == nil && facts?.handsFreeProfile != nil
+        awaitedUntil = isOnItsWay ? now + Self.awaitMax : nil
+    }
+
+    /// Keeps the order in which headsets came, and forgets what was switched on those that are gone.
+    private mutating func follow() {
+        let now = Set(listed.values.joined().map(\.address))
+        present.removeAll { !now.contains($0) }
+        present += now.subtracting(present).sorted()
+        heardAfter = heardAfter.filter { present.contains($0.key) }
+        switched = switched.filter { address, change in facts(of: address)?.card?.index == change.card }
+    }
+
+    private mutating func learn(_ span: Duration, of address: String) -> Action? {
+        guard span >= .zero, span <= Self.settlingMax else { return nil }
+        if learned[address] == nil, learned.count >= Self.headsetsMax { learned.removeAll() }
+        learned[address] = Array(((learned[address] ?? []) + [span]).suffix(Self.learnedMax))
+        return .learned(learned)
+    }
+
+    // MARK: What follows
+
+    private mutating func reconcile(at now: Instant) -> [Action] {
+        if let until = awaitedUntil, now >= until || talker.flatMap(facts)?.microphone != nil { awaitedUntil = nil }
+        var actions: [Action] = []
+        for address in present {
+            if let action = isWanted(address, at: now) ? take(address, at: now) : restore(address) {
+                actions.append(action)
+            }
+        }
+        if !isActive, let until = wantedUntil, now >= until { wantedUntil = nil }
+        let sound = sound
+        if sound != told {
+            told = sound
+            // First what a transmission waits for.
+            actions.insert(.use(sound), at: 0)
+        }
+        return actions
+    }
+
+    private func isWanted(_ address: String, at now: Instant) -> Bool {
+        if link == .kept, isJoined, accessories.contains(where: { $0.address == address }) { return true }
+        return address == talker && (isActive || wantedUntil.map { now < $0 } == true)
+    }
+
+    private mutating func take(_ address: String, at now: Instant) -> Action? {
+        // PipeWire shows a microphone in the music profile, too, and switches half a second after that is opened: too late.
+        guard let facts = facts(of: address), let card = facts.card, let profile = facts.handsFreeProfile,
+            !card.profiles.contains(where: { $0.isHandsFree && $0.name == card.activeProfile })
+        else {
+            switched[address]?.retryAt = nil
+            switched[address]?.problem = nil
+            return nil
+        }
+        if let known = switched[address] {
+            guard let retryAt = known.retryAt, now >= retryAt else { return nil }
+        }
+        switched[address] = Switched(
+            card: card.index, profile: profile.name, former: switched[address]?.former ?? card.activeProfile)
+        return .setProfile(card: card.index, profile.name)
+    }
+
+    private mutating func restore(_ address: String) -> Action? {
+        guard let known = switched[address], let card = facts(of: address)?.card else { return nil }
+        // A server that is slow has not switched yet; then this comes again.
+        if card.activeProfile == known.former, known.problem == nil { return nil }
+        switched[address] = nil
+        // If it is neither of both, somebody else has chosen meanwhile, and is right.
+        guard card.activeProfile == known.profile, let former = known.former else { return nil }
+        return .setProfile(card: card.index, former)
+    }
+
+    /// What a device offers; a service that has its microphone comes first.
+    private func facts(of address: String) -> HeadsetFacts? {
+        let all = SoundService.allCases.compactMap { service in listed[service]?.first { $0.address == address } }
+        return all.first { $0.microphone != nil } ?? all.first
+    }
+
+    private var sound: WornSound {
+        WornSound(
+            microphone: microphone, speaker: wearer.flatMap(facts)?.speaker.map { .alsa($0) },
+            keepsLink: link == .kept && isJoined, settling: talker.flatMap(settling))
+    }
+
+    /// Whose speaker is used: that of the accessory that talked last, else of the one that came last.
+    private var wearer: String? {
+        if let talker, facts(of: talker)?.speaker != nil { return talker }
+        return present.last { address in
+            facts(of: address)?.speaker != nil && accessories.contains { $0.address == address }
+        }
+    }
+
+    private var microphone: WornSound.Microphone {
+        guard isWornPress, let talker else { return .configured }
+        guard let facts = facts(of: talker) else {
+            return .missing("the microphone of \(talker) is away: it is not connected as a headset")
+        }
+        if let name = facts.microphone { return .device(.alsa(name)) }
+        if awaitedUntil != nil { return .awaited }
+        if let problem = switched[talker]?.problem {
+            return .missing("the microphone of \(talker) cannot be used: \(problem)")
+        }
+        return .missing(
+            facts.handsFreeProfile == nil
+                ? "\(talker) has no microphone here: its sound service offers no hands-free profile"
+                : "the microphone of \(talker) did not appear in time")
+    }
+
+    /// The longest of what was learned.
+    private func settling(of address: String) -> Duration? { learned[address]?.max() }
+}
