@@ -6,7 +6,7 @@ of a second controller (btvirt), and wired ones through /dev/uinput.
 
 FAMILY (the NAME itself by default) is one of
     LE       ptt-z aina anytone td-q2l microbit b01 itag unknown hid-remote
-    classic  headset (AVRCP) aina-v1 b02 hands-free; bluetoothd must not run yet, for it would take their controllers
+    classic  headset (AVRCP) aina-v1 b02 hands-free, and with sound speaker-mic music-headset; bluetoothd must not run yet, for it would take their controllers
     wired    wired-headset foot-switch keyboard
 `secure` makes an LE button ask for encryption, `off` starts it without advertising, or unplugged. Requests are lines on the socket
 (see `vbt`), each answered by one line, `ok KEY=VALUE...` or `err WHY`; t is CLOCK_MONOTONIC in nanoseconds at the instant the thing
@@ -26,6 +26,12 @@ was done; receivers=0: nobody was there to hear it:
     NAME connect            the device connects to the machine; headset: avrcp connects its keys; aina-v1, b02: dial opens its port
     NAME close              end the channel, keep the link
     NAME hide N             the next N searches find no service record
+    speaker-mic, music-headset:
+    NAME speak FILE|tone|noise|zeros|stop   what is said into the microphone from now on, again and again
+    NAME delay MS [nothing] of each link for sound, until what is said comes: zeros before, or no packets at all
+    NAME sco [close]        whether the link for sound is up, and how often it was; close it
+    NAME heard FILE         writes what the speaker played since the last time, and FILE.clock
+    NAME at WORDS           any AT command; `answer` of the next state is the machine's
     wired:
     NAME plug | unplug | repeat [CONTROL]
     all:
@@ -58,13 +64,21 @@ def make(specification, air, radio):
         return name, FAMILIES[family](air, radio, address, 'secure' in options), 'off' not in options
     if family in classic().CLASSIC:
         return name, classic().CLASSIC[family](), True
-    sys.exit(f'virtual_bt: {family} is no family; there are {", ".join([*FAMILIES, *classic().CLASSIC, *WIRED])}')
+    if family in headsets():
+        return name, headsets()[family](), True
+    sys.exit(f'virtual_bt: {family} is no family; there are {", ".join([*FAMILIES, *classic().CLASSIC, *headsets(), *WIRED])}')
 
 
 def classic():
     """The module of the classic devices: slow to load, and not needed by most."""
     import virtual_classic
     return virtual_classic
+
+
+def headsets():
+    """Those with sound."""
+    import virtual_headset
+    return virtual_headset.HEADSETS
 
 
 async def open_classic(devices):
@@ -84,8 +98,10 @@ async def main():
     options = parser.parse_args()
     logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING)
     known = {**FAMILIES, **WIRED}
-    if any(b.split(',')[0].rpartition('=')[2] not in known for b in options.button):
-        classic()           # before there is a controller, whose commands the kernel wants answered at once
+    # Before there is a controller, whose commands the kernel wants answered at once.
+    others = [f for b in options.button if (f := b.split(',')[0].rpartition('=')[2]) not in known]
+    if others and any(f not in classic().CLASSIC for f in others):
+        headsets()
     transport = await open_transport('vhci')
     air = Air()
     radio = Radio('kernel', host_source=transport.source, host_sink=KernelSink(transport), link=air,

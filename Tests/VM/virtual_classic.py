@@ -58,6 +58,7 @@ class ClassicDevice:
     name = own_address = ''
     class_of_device = 0x240404      # audio, wearable headset
     controls = ('ptt',)
+    host_class = ClassicHost
 
     async def open(self, index, host_address):
         self.host_address, self.held, self.hidden_records = host_address, set(), 0
@@ -71,7 +72,7 @@ class ClassicDevice:
                 await asyncio.sleep(0.25)
         self.device = Device(
             config=DeviceConfiguration(name=self.name, class_of_device=self.class_of_device, classic_enabled=True, le_enabled=False),
-            host=ClassicHost(transport.source, transport.sink))
+            host=self.host_class(transport.source, transport.sink))
         self.device.keystore = MemoryKeyStore()
         self.device.pairing_config_factory = lambda _: PairingConfig(
             mitm=False, delegate=PairingDelegate(PairingDelegate.NO_OUTPUT_NO_INPUT))
