@@ -3,77 +3,22 @@ between its controllers as packets of the synchronous link (SCO).
 
 What btvirt does is simpler than radio. A link is there at once when the machine asks for it, without a request at this end, and its
 event names this end's own address, so that only bumble's host hears of it. A link that this end asks for is lost on the kernel for the
-same reason. Data is not coded: with CVSD it is 16-bit sound of 8 kHz, as the kernel's voice setting says, and with mSBC it is the
-frames of the machine."""
+same reason. Data is not coded: with CVSD it is 16-bit sound of 8 kHz, as the kernel's voice setting says. There is no mSBC, because
+btvirt's controllers do not say that they carry it (5.82)."""
 import array
 import asyncio
-import ctypes
-import ctypes.util
-import math
-import random
 import struct
 import time
-import wave
 
 from bumble import a2dp, avdtp, hci, hfp, rfcomm
 
 from virtual_classic import ClassicDevice, ClassicHost
 from virtual_radio import log, now
+import worn_sound
 
-SOUND, TRANSPARENT = hci.HCI_SYNCHRONOUS_DATA_PACKET, 3
-
-
-class Narrow:
-    """CVSD: sound of 8 kHz as it is, 3 ms a packet, as an adapter for USB cuts it."""
-
-    name, rate, samples, interval = 'CVSD', 8000, 24, 0.003
-
-    def pack(self, sound):
-        return sound
-
-    def unpack(self, data):
-        return data
-
-
-class Wide:
-    """mSBC: 7.5 ms of 16 kHz a packet, coded by the library that BlueZ and PipeWire use."""
-
-    name, rate, samples, interval = 'mSBC', 16000, 120, 0.0075
-    counters = bytes((0x08, 0x38, 0xC8, 0xF8))
-
-    class State(ctypes.Structure):
-        _fields_ = [('flags', ctypes.c_ulong), ('parameters', ctypes.c_uint8 * 7), ('private', ctypes.c_void_p), ('memory', ctypes.c_void_p)]
-
-    def __init__(self):
-        self.library = ctypes.CDLL(ctypes.util.find_library('sbc') or 'libsbc.so.1')
-        for name in ('sbc_encode', 'sbc_decode'):
-            function = getattr(self.library, name)
-            function.restype = ctypes.c_ssize_t
-            function.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-        self.encoder, self.decoder, self.sent, self.read = self.State(), self.State(), 0, b''
-        for state in (self.encoder, self.decoder):
-            self.library.sbc_init_msbc(ctypes.byref(state), ctypes.c_ulong(0))
-        self.output, self.done = ctypes.create_string_buffer(1024), ctypes.c_ssize_t()
-
-    def pack(self, sound):
-        n = self.library.sbc_encode(ctypes.byref(self.encoder), sound, len(sound), self.output, 57, ctypes.byref(self.done))
-        if n < 0:
-            raise ValueError(f'sbc_encode: {n}')
-        self.sent += 1
-        return bytes((0x01, self.counters[self.sent % 4])) + self.output.raw[:57] + b'\0'
-
-    def unpack(self, data):
-        """Frames need not begin where packets do."""
-        self.read += data
-        sound = b''
-        while len(self.read) >= 60:
-            if self.read[0] != 0x01 or self.read[1] not in self.counters or self.read[2] != 0xAD:
-                self.read = self.read[1:]
-                continue
-            n = self.library.sbc_decode(ctypes.byref(self.decoder), self.read[2:59], 57, self.output, 1024, ctypes.byref(self.done))
-            sound += self.output.raw[:240] if n > 0 else bytes(240)
-            self.read = self.read[60:]
-        return sound
+SOUND = hci.HCI_SYNCHRONOUS_DATA_PACKET
+SAMPLES = 24                    # 3 ms a packet, as an adapter for USB cuts them
+INTERVAL = SAMPLES / worn_sound.RATE
 
 
 class Mouth:
@@ -83,43 +28,21 @@ class Mouth:
         self.say('zeros')
 
     def say(self, what):
-        self.begun, self.what, self.sounds = time.monotonic(), what, {}
+        match what:
+            case 'zeros' | 'stop':
+                values = [0] * worn_sound.RATE
+            case 'tone':
+                values = worn_sound.tone(1)
+            case 'noise':
+                values = worn_sound.noise(10)
+            case path:
+                values = worn_sound.at_rate(*worn_sound.read(path), worn_sound.RATE)
+        self.sound, self.begun = array.array('h', values), time.monotonic()
 
-    def sound(self, rate):
-        if rate not in self.sounds:
-            if self.what == 'zeros':
-                values = [0] * rate
-            elif self.what == 'tone':
-                values = [round(10000 * math.sin(2 * math.pi * 1000 * i / rate)) for i in range(rate)]
-            elif self.what == 'noise':
-                source = random.Random(1)
-                values = [round(source.gauss(0, 3000)) for _ in range(10 * rate)]
-            else:
-                values = wave_at(self.what, rate)
-            self.sounds[rate] = array.array('h', values)
-        return self.sounds[rate]
-
-    def at(self, t, rate, count):
+    def at(self, t, count):
         """`count` samples from the instant `t` on."""
-        sound = self.sound(rate)
-        start = max(0, round((t - self.begun) * rate)) % len(sound)
-        return (sound[start:start + count] + sound[:max(0, start + count - len(sound))]).tobytes()
-
-
-def wave_at(path, rate):
-    """A mono WAV of 16 bits at another rate; between the samples of the file lie straight lines, after a mean where there are more."""
-    with wave.open(path) as w:
-        if (w.getnchannels(), w.getsampwidth()) != (1, 2):
-            raise ValueError(f'{path} is not 16-bit and mono')
-        values, own = array.array('h', w.readframes(w.getnframes())), w.getframerate()
-    if own % rate == 0:
-        step = own // rate
-        return [sum(values[i:i + step]) // step for i in range(0, len(values) - step + 1, step)]
-    result = []
-    for i in range(len(values) * rate // own - 1):
-        whole, part = divmod(i * own, rate)
-        result.append(values[whole] + (values[whole + 1] - values[whole]) * part // rate)
-    return result
+        start = max(0, round((t - self.begun) * worn_sound.RATE)) % len(self.sound)
+        return (self.sound[start:start + count] + self.sound[:max(0, start + count - len(self.sound))]).tobytes()
 
 
 class SoundHost(ClassicHost):
@@ -136,7 +59,7 @@ class SoundHost(ClassicHost):
 
     def on_hci_synchronous_connection_complete_event(self, event):
         if event.status == hci.HCI_SUCCESS:
-            self.worn.on_link(event.connection_handle, event.air_mode)
+            self.worn.on_link(event.connection_handle)
 
     def on_hci_disconnection_complete_event(self, event):
         if event.connection_handle == self.worn.handle:
@@ -153,7 +76,8 @@ class SpeakerMicrophone(ClassicDevice):
     words = {'ptt': ('AT+XEVENT=TALK,1', 'AT+XEVENT=TALK,0'), 'text': ('+PTT=P', '+PTT=R'), 'call': ('AT+CKPD=200', ''),
              'hang-up': ('AT+CHUP', ''), 'redial': ('AT+BLDN', ''), 'voice': ('AT+BVRA=1', 'AT+BVRA=0')}
     controls = tuple(words)
-    channel, codecs = 5, (hfp.AudioCodec.CVSD,)
+    channel = 5
+    configuration = hfp.HfConfiguration([hfp.HfFeature.REMOTE_VOLUME_CONTROL], [], [hfp.AudioCodec.CVSD])
     line = protocol = sender = None
     handle = None                       # of the link that carries sound
     delay, delay_is_silent = 0.0, False
@@ -162,10 +86,6 @@ class SpeakerMicrophone(ClassicDevice):
         self.mouth, self.ear, self.answers = Mouth(), [], []
         self.links = self.read_packets = self.sent_packets = 0
         self.link_opened = self.link_closed = 0
-        features = [hfp.HfFeature.REMOTE_VOLUME_CONTROL]
-        if len(self.codecs) > 1:
-            features.append(hfp.HfFeature.CODEC_NEGOTIATION)
-        self.configuration = hfp.HfConfiguration(features, [], list(self.codecs))
 
     def records(self):
         return {0x10001: hfp.make_hf_sdp_records(0x10001, self.channel, self.configuration)}
@@ -218,11 +138,11 @@ class SpeakerMicrophone(ClassicDevice):
 
     # --- sound
 
-    def on_link(self, handle, air_mode):
-        self.handle, self.codec = handle, Wide() if air_mode == TRANSPARENT else Narrow()
+    def on_link(self, handle):
+        self.handle = handle
         self.links, self.link_opened, self.read_packets, self.sent_packets = self.links + 1, now(), 0, 0
-        log(f'{self.name}: link for sound opened, {self.codec.name}')
-        self.sender = asyncio.get_running_loop().create_task(self.send(handle, self.codec))
+        log(f'{self.name}: link for sound opened')
+        self.sender = asyncio.get_running_loop().create_task(self.send(handle))
 
     async def close_link(self):
         if self.handle is not None:
@@ -244,58 +164,41 @@ class SpeakerMicrophone(ClassicDevice):
             self.end_link()
         connection.on('disconnection', gone)
 
-    async def send(self, handle, codec):
+    async def send(self, handle):
         """A packet an interval, by the clock: what was late is sent at once."""
-        loop, sink = asyncio.get_running_loop(), self.device.host.hci_sink
+        sink = self.device.host.hci_sink
         begun = due = time.monotonic()
-        silence = bytes(2 * codec.samples)
-        self.mouth.sound(codec.rate)
+        silence = bytes(2 * SAMPLES)
         while True:
             if due - begun >= self.delay:
-                sound = self.mouth.at(due, codec.rate, codec.samples)
+                sound = self.mouth.at(due, SAMPLES)
             else:
                 sound = None if self.delay_is_silent else silence
             if sound is not None:
-                data = codec.pack(sound)
-                sink.on_packet(struct.pack('<BHB', SOUND, handle, len(data)) + data)
+                sink.on_packet(struct.pack('<BHB', SOUND, handle, len(sound)) + sound)
                 self.sent_packets += 1
-            due += codec.interval
-            wait = due - loop.time()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            elif self.sent_packets % 16 == 0:
-                await asyncio.sleep(0)
+            due += INTERVAL
+            await asyncio.sleep(max(0, due - time.monotonic()))
 
     def on_sound(self, data):
-        if self.handle is None:
-            return
-        self.read_packets += 1
-        if sound := self.codec.unpack(data):
-            self.ear.append((now(), self.codec.rate, sound))
+        if self.handle is not None:
+            self.read_packets += 1
+            self.ear.append((now(), data))
 
     def write_ear(self, path):
-        """All that was heard since the last time: the parts of the last codec, and when each came (`SAMPLE NANOSECONDS`, of its end)."""
-        rate, at = (self.ear[-1][1] if self.ear else 8000), 0
-        with wave.open(path, 'wb') as w, open(path + '.clock', 'w') as clock:
-            w.setnchannels(1)
-            w.setsampwidth(2)
-            w.setframerate(rate)
-            for t, own, sound in self.ear:
-                if own == rate:
-                    w.writeframesraw(sound)
-                    at += len(sound) // 2
-                    clock.write(f'{at} {t}\n')
-        self.ear = []
-        return at, rate
+        """All that was heard since the last time, and when each packet came (`SAMPLE NANOSECONDS`, of its end)."""
+        sounds, self.ear, at = self.ear, [], 0
+        worn_sound.write(path, array.array('h', b''.join(sound for _, sound in sounds)), worn_sound.RATE)
+        with open(path + '.clock', 'w') as clock:
+            for t, sound in sounds:
+                at += len(sound) // 2
+                clock.write(f'{at} {t}\n')
+        return at
 
     async def do_more(self, command, arguments):
         match command, arguments:
-            case 'speak', ['stop']:
-                self.mouth.say('zeros')
             case 'speak', [what]:
                 self.mouth.say(what)
-                self.mouth.sound(Narrow.rate)
-                self.mouth.begun = time.monotonic()
             case 'delay', [milliseconds, *how]:     # of each link, until true sound comes; `nothing`: no packets either
                 self.delay, self.delay_is_silent = int(milliseconds) / 1000, how == ['nothing']
             case 'sco', ['close']:
@@ -316,8 +219,7 @@ class SpeakerMicrophone(ClassicDevice):
 
     async def do(self, command, arguments):
         if command == 'heard':
-            frames, rate = self.write_ear(arguments[0])
-            return f'ok t={now()} frames={frames} rate={rate}'
+            return f'ok t={now()} frames={self.write_ear(arguments[0])}'
         if command == 'drop':           # controllers end both, btvirt only what it is told
             await self.close_link()
         answer = await super().do(command, arguments)
@@ -325,16 +227,15 @@ class SpeakerMicrophone(ClassicDevice):
             return answer
         if command == 'speak':
             answer += f' begun={round(self.mouth.begun * 1e9)}'
-        return answer + (f' sco={int(self.handle is not None)} links={self.links} codec={self.codec.name if self.links else "-"}'
+        return answer + (f' sco={int(self.handle is not None)} links={self.links}'
                          f' opened={self.link_opened} closed={self.link_closed} sent={self.sent_packets} read={self.read_packets}'
                          f' answer={"|".join(self.answers[-2:]).replace(" ", "_") or "-"}')
 
 
 class SpeakerHeadset(SpeakerMicrophone):
-    """A headset for music and calls: A2DP with SBC, and the hands-free profile with a choice of codecs."""
+    """A headset for music and calls: A2DP with SBC, and the hands-free profile."""
 
     name, class_of_device = 'Virtual Music Headset', 0x240404
-    codecs = (hfp.AudioCodec.CVSD, hfp.AudioCodec.MSBC)
     music, music_packets = 'none', 0
 
     def records(self):
