@@ -24,6 +24,7 @@ pipewire_off() { for process in $session; do kill "$process"; done; for process 
 # The name of a headset's source has its address with underscores, or with colons where it can play music as well (WirePlumber's loopback).
 microphone() { pactl list sources short | awk '$2 ~ /^bluez_input/ {print $2; exit}'; }
 speaker() { pactl list sinks short | awk '$2 ~ /^bluez_output/ {print $2; exit}'; }
+profile_is() { pactl list cards | grep -qF "Active Profile: $1"; }
 microphone_there() { [ -n "$(microphone)" ]; }
 
 # bluealsa_on: as the audio gateway, and for music
@@ -36,8 +37,9 @@ bluealsa_off() { kill "$bluealsa"; wait "$bluealsa" 2>/dev/null; }
 # sco NAME STATE: whether the headset's link for sound is up (1) or not (0)
 sco() { [ "$(field sco "$(vbt "$1" sco)")" = "$2" ]; }
 links_are() { [ "$(field links "$(vbt worn sco)")" = "$1" ]; }
-# record DEVICE FILE SILENCE: 3 s of it; at most SILENCE ms may be zeros before the noise that the headset says
-record() { timeout 20 arecord -q -D "$1" -f S16_LE -r 48000 -c 1 -d 3 "$out/$2" && echo "$2 1 $3 2.2" >> $out/recordings; }
+# record DEVICE FILE SILENCE [SECONDS]: 3 s of it; at most SILENCE ms may be zeros before the noise that the headset says, and SECONDS have
+# to be that noise
+record() { timeout 20 arecord -q -D "$1" -f S16_LE -r 48000 -c 1 -d 3 "$out/$2" && echo "$2 1 $3 ${4:-2.2}" >> $out/recordings; }
 # play DEVICE FILE: three seconds of noise; FILE is what the headset heard
 play() {
   vbt worn heard /root/before.wav >/dev/null

@@ -35,13 +35,24 @@ kill $kept
 check "the link goes when the silence ends" until_true 10 sco worn 0
 vbt worn drop >/dev/null
 check "the microphone is gone with the device" until_true 5 eval '! microphone_there'
+
+# --- a headset for music too, which WirePlumber takes from one profile to the other
+check "the music headset is paired" pair "Virtual Music Headset" || exit 1
+vbt music speak noise >/dev/null
+check "PipeWire has its microphone" until_true 20 microphone_there
+check "it is there for music" until_true 10 profile_is a2dp-sink
+check "a recording takes it to the hands-free profile" record "pulse:DEVICE=$(microphone)" pipewire-switched.wav 1500 1.4
+check "and it is back for music afterwards" until_true 10 profile_is a2dp-sink
+check "the link for sound is gone" sco music 0
+vbt music drop >/dev/null
+check "its microphone is gone" until_true 5 eval '! microphone_there'
 pipewire_off
 
 # --- BlueALSA
 bluealsa_on || { failed "BlueALSA"; exit 1; }
 device="bluealsa:DEV=$(field address "$(vbt worn state)"),PROFILE=sco"
 check "the device opens its line to the machine" vbt worn dial
-check "BlueALSA has its microphone" until_true 20 eval 'bluealsactl list-pcms | grep -q "hfpag/source"'
+check "BlueALSA has its microphone" until_true 20 eval 'bluealsa-cli list-pcms | grep -q "hfpag/source"'
 check "no link for sound while nobody listens" sco worn 0
 check "ALSA's bluealsa plug-in records it" record "plug:{SLAVE=\"$device\"}" bluealsa-microphone.wav 400
 check "the link for sound goes" until_true 10 sco worn 0
