@@ -27,7 +27,7 @@ def at_rate(values, own, rate):
     result = []
     for i in range((len(values) - 1) * rate // own):
         whole, part = divmod(i * own, rate)
-        result.append(values[whole] + (values[whole + 1] - values[whole]) * part // own)
+        result.append(values[whole] + (values[whole + 1] - values[whole]) * part // rate)
     return result
 
 
