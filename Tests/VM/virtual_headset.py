@@ -68,6 +68,14 @@ class SoundHost(ClassicHost):
             super().on_hci_disconnection_complete_event(event)
 
 
+class ControlLine(hfp.HfProtocol):
+    """bumble's end, which writes out the zeros that PulseAudio wants to read, as real headsets do."""
+
+    async def execute_command(self, command, *arguments, **options):
+        command = command.replace('AT+CMER=3,,,1', 'AT+CMER=3,0,0,1')
+        return await super().execute_command(command, *arguments, **options)
+
+
 class SpeakerMicrophone(ClassicDevice):
     """A speaker-microphone with the hands-free profile alone. Its keys are AT commands."""
 
@@ -102,7 +110,7 @@ class SpeakerMicrophone(ClassicDevice):
         self.line = line
 
         async def run():
-            self.protocol = hfp.HfProtocol(line, self.configuration)
+            self.protocol = ControlLine(line, self.configuration)
             read = line.sink
 
             def note(data):
