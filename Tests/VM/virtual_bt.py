@@ -6,7 +6,8 @@ of a second controller (btvirt), and wired ones through /dev/uinput.
 
 FAMILY (the NAME itself by default) is one of
     LE       ptt-z aina anytone td-q2l microbit b01 itag unknown hid-remote
-    classic  headset (AVRCP) aina-v1 b02 hands-free, and with sound speaker-mic music-headset; bluetoothd must not run yet, for it would take their controllers
+    classic  headset (AVRCP) aina-v1 b02 hands-free; with sound: speaker-mic music-headset; bluetoothd must not run yet, for it would
+             take their controllers
     wired    wired-headset foot-switch keyboard
 `secure` makes an LE button ask for encryption, `off` starts it without advertising, or unplugged. Requests are lines on the socket
 (see `vbt`), each answered by one line, `ok KEY=VALUE...` or `err WHY`; t is CLOCK_MONOTONIC in nanoseconds at the instant the thing
@@ -31,6 +32,7 @@ was done; receivers=0: nobody was there to hear it:
     NAME delay MS [nothing] of each link for sound, until what is said comes: zeros before, or no packets at all
     NAME sco [close]        whether the link for sound is up, and how often it was; close it
     NAME heard FILE         writes what the speaker played since the last time, and FILE.clock
+    NAME dial               the device opens the machine's line, as when it is switched on
     NAME at WORDS           any AT command; `answer` of the next state is the machine's
     wired:
     NAME plug | unplug | repeat [CONTROL]

@@ -12,9 +12,9 @@ import time
 
 from bumble import a2dp, avdtp, hci, hfp, rfcomm
 
+import worn_sound
 from virtual_classic import ClassicDevice, ClassicHost
 from virtual_radio import log, now
-import worn_sound
 
 SOUND = hci.HCI_SYNCHRONOUS_DATA_PACKET
 SAMPLES = 24                    # 3 ms a packet, as an adapter for USB cuts them
@@ -118,7 +118,11 @@ class SpeakerMicrophone(ClassicDevice):
                 self.answers.append(bytes(data).decode(errors='replace').strip())
                 read(data)
             line.sink = note
-            await self.protocol.initiate_slc()
+            try:
+                await self.protocol.initiate_slc()
+            except Exception as error:
+                log(f'{self.name}: no service level connection, {error!r}')
+                return
             log(f'{self.name}: service level connection')
             await self.protocol.run()
 
