@@ -12,18 +12,27 @@ struct AccessoryTest: AsyncParsableCommand {
         discussion: """
             The latency is the time from the machine's receipt of the press to pttd's report of it to this program. \
             Statistics follow at the end, after Ctrl-C or --seconds. The exit status is 1 when no press arrived.
+
+            With --sound its presses transmit: others on the channel hear you. It shows how long after each press the \
+            microphone of the accessory hears you, which is when the go-ahead tone sounds. The exit status is 1 when \
+            the microphone never heard you.
             """)
 
     @OptionGroup var options: BusOptions
     @Argument(help: "Its name, id or address, as 'pttctl accessory list' shows them.", completion: .accessories)
     var accessory: String
     @Option(help: "Stop after this many seconds, at most 86400.") var seconds: Double?
+    @Flag(help: "Talk for real, and show when its microphone hears you.") var sound = false
     @Flag(help: "Print JSON, one object per line.") var json = false
 
-    func validate() throws { try AccessoryScan.check(seconds) }
+    func validate() throws {
+        try AccessoryScan.check(seconds)
+        if sound, json { throw ValidationError("'--sound' prints no JSON; leave one of both away") }
+    }
 
     func run() async throws {
         try await options.withDaemon { daemon in
+            if sound { return try await testSound(daemon) }
             let live = try await LiveFeed.start(daemon, seconds: seconds, tick: .seconds(1))
             defer { live.stop() }
             let chosen = try ChosenAccessory.find(accessory, in: await daemon.snapshot)
@@ -54,6 +63,49 @@ struct AccessoryTest: AsyncParsableCommand {
             try screen.end()
             if screen.log.presses == 0 { throw ExitCode.failure }
         }
+    }
+}
+
+extension AccessoryTest {
+    /// Shows what becomes of the accessory's sound at each press, which transmits.
+    private func testSound(_ daemon: DaemonClient) async throws {
+        let live = try await LiveFeed.start(daemon, seconds: seconds, tick: .seconds(1))
+        defer { live.stop() }
+        let snapshot = await daemon.snapshot
+        let chosen = try ChosenAccessory.find(accessory, in: snapshot)
+        guard !chosen.properties.sound.isEmpty else {
+            throw Failure(
+                "\(chosen.title) has no microphone that is known; connect it as a headset, or name its sound in pttd.toml "
+                    + "(sound = \"ADDRESS\" in [accessory.\(chosen.properties.id.plain(limit: 64))])")
+        }
+        Console.say("Testing the sound of \(chosen.title). Others on the channel hear you. Ctrl-C ends.")
+        Console.say("sound: \(chosen.properties.sound.plain())")
+        Console.say("Press its button, wait for the tone, and say something.")
+        var (sound, problem) = (chosen.properties.sound, snapshot.manager.microphoneProblem)
+        var hasHeard = false
+        loop: for await item in live.news {
+            switch item {
+            case .event(.accessory(.control(chosen.path, let control, let isDown, _)), _):
+                Console.say("\(Monitor.clock())  \(control.plain(limit: 64).fitted(12)) \(isDown ? "DOWN" : "up")")
+            case .event(.changed(_, let new), _):
+                guard let properties = new.accessories[chosen.path] else {
+                    guard await daemon.isRunning else { continue }
+                    throw Failure("the accessory was removed")
+                }
+                if properties.sound != sound {
+                    Console.say("\(Monitor.clock())  \(properties.sound.plain())")
+                    hasHeard = hasHeard || properties.sound.contains("heard")
+                }
+                if new.manager.microphoneProblem != problem, !new.manager.microphoneProblem.isEmpty {
+                    Console.say("\(Monitor.clock())  \(new.manager.microphoneProblem.plain())")
+                }
+                (sound, problem) = (properties.sound, new.manager.microphoneProblem)
+            case .event(.running(false), _): throw Failure.daemonLeft
+            case .event, .tick: break
+            case .interrupted, .timeUp: break loop
+            }
+        }
+        if !hasHeard { throw ExitCode.failure }
     }
 }
 
