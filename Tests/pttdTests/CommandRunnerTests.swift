@@ -45,7 +45,7 @@ import Testing
             #expect(lines.first == "a b; $(reboot) *", "no shell has read it")
             #expect(lines.contains("PTTD_ACCESSORY=vest"))
             #expect(lines.contains("PTTD_CONTROL=soft1"))
-            #expect(lines.contains("PATH=\(CommandRunner.path)"))
+            #expect(lines.contains("PATH=\(ProgramFile.path)"))
             #expect(!lines.contains { $0.hasPrefix("PTTD_TEST_SECRET") })
             // Three, and the folder that ls reads.
             #expect(lines.contains("4"), "descriptors of this process were handed on")

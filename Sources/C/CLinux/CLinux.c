@@ -44,6 +44,8 @@ int ptt_pidfd_open(int process) {
     return (int)syscall(SYS_pidfd_open, process, 0);
 }
 
+void ptt_clear_ambient_capabilities(void) { prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); }
+
 int ptt_spawn_close_from(void *file_actions, int first) {
     return posix_spawn_file_actions_addclosefrom_np(file_actions, first);
 }

@@ -45,6 +45,10 @@ int ptt_pidfd_open(int process);
 // Has posix_spawn(3) close every descriptor from `first` on; 0, or an errno value.
 int ptt_spawn_close_from(void *file_actions, int first);
 
+// Keeps the programs that the calling thread starts from getting capabilities that this one was given (PR_CAP_AMBIENT_CLEAR_ALL); this one
+// keeps them.
+void ptt_clear_ambient_capabilities(void);
+
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
 
