@@ -11,7 +11,7 @@ enum WAVProblem: Int32, Error, CustomStringConvertible {
         case .notRIFF: "it does not begin with RIFF and WAVE"
         case .noFormat: "it has no complete fmt chunk before its data"
         case .noData: "it has no data chunk"
-        case .tooManyChunks: "it has more than \(WAVReader.chunkCountMax) chunks before its data"
+        case .tooManyChunks: "it has more than \(WAVLayout.chunkCountMax) chunks before its data"
         case .unsupportedEncoding: "its samples are neither 8, 16, 24 or 32-bit PCM nor 32-bit float"
         case .unsupportedChannels: "it has no or more than \(SampleFormat.channelsMax) channels"
         case .unsupportedRate: "its rate is not within \(Resampler.rateMin)…\(Resampler.rateMax) Hz"
