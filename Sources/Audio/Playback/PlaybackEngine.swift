@@ -95,6 +95,8 @@ public enum PlaybackEvent: Sendable {
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
     case toneEnded(Tone, lastSampleAt: Instant)
+    /// The prompt of this number has been handed to the device, or was cut off or dropped.
+    case promptEnded(number: UInt32)
     /// The device is lost within a sound, which waits for it: it is opened again and again for 1.5 s.
     case lost(AudioError)
     /// The device failed; what was playing has ended. What comes within the next second is dropped and counted; what
@@ -195,6 +197,15 @@ public final class PlaybackEngine: Sendable {
     /// Plays a tone, over whatever is playing.
     public func play(_ tone: Tone) { worker.rings.command(.play(tone)) }
 
+    /// Plays a prompt over whatever is playing, in the place of the prompt before it. `promptEnded` follows.
+    ///
+    /// - Parameter number: Names the prompt; a different one for each.
+    /// - Returns: `false` when it is not played, because the queue is full.
+    public func play(_ prompt: PromptSound, number: UInt32) -> Bool { worker.rings.play(prompt, number: number) }
+
+    /// Lets the prompt that is playing fade out within 10 ms.
+    public func stopPrompt() { worker.rings.command(.stopPrompt) }
+
     /// Takes all events since the last call. On the owner's thread, when `descriptor` is readable.
     public func drain(_ handler: (PlaybackEvent) -> Void) {
         worker.rings.eventReady.clear()
@@ -204,6 +215,7 @@ public final class PlaybackEngine: Sendable {
                     "speaker recovered", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
                 continue
             }
+            if case .promptEnded(let number) = event { worker.rings.ended(prompt: number) }
             log(event)
             handler(event)
         }
@@ -260,7 +272,7 @@ public final class PlaybackEngine: Sendable {
                 ])
         case .toneBegan(let tone, let first):
             logger.debug("tone", metadata: ["t": "\(first.nanoseconds)", "tone": "\(tone)"])
-        case .toneEnded: break
+        case .toneEnded, .promptEnded: break
         case .lost(let error): logger.warning("speaker lost; retrying: \(error)")
         case .failed(let error):
             logger.error("speaker failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])

@@ -10,18 +10,23 @@ enum PlaybackCommand: BitwiseCopyable {
     case flush
     case flushVoice(UInt8)
     case play(Tone)
+    case prompt(UnsafePointer<Float>, count: Int, number: UInt32)
+    case stopPrompt
     case prepare
 }
 
 /// One slot of the ring of events.
 struct PlaybackSlot: BitwiseCopyable {
-    enum Kind: UInt8, BitwiseCopyable { case prepared, began, ended, toneBegan, toneEnded, lost, resumed, failed }
+    enum Kind: UInt8, BitwiseCopyable {
+        case prepared, began, ended, toneBegan, toneEnded, promptEnded, lost, resumed, failed
+    }
 
     var kind: Kind
     var voice: UInt8 = 0
     var tone = Tone.microphoneOn
     var end = PlaybackEnd.complete.rawValue
     var fault = AudioFault(.open, 0)
+    /// The burst, or the number of the prompt.
     var burst: UInt32 = 0
     var time: Int64 = 0
     var span: Int64 = 0
@@ -43,6 +48,7 @@ struct PlaybackSlot: BitwiseCopyable {
             )
         case .toneBegan: .toneBegan(tone, firstSampleAt: time)
         case .toneEnded: .toneEnded(tone, lastSampleAt: time)
+        case .promptEnded: .promptEnded(number: burst)
         case .lost: .lost(AudioError(fault, device: device))
         case .resumed: nil
         case .failed: .failed(AudioError(fault, device: device))
@@ -58,6 +64,8 @@ final class PlaybackRings: Sendable {
     /// Slots that packets leave free for commands.
     private static let commandsReserve = 8
     private static let eventsMax = 64
+    /// One that fades out, and the next one; with room for those whose end is not told yet.
+    private static let promptsMax = 4
 
     let eventReady: WakeDescriptor
     private let wake: WakeDescriptor
@@ -68,6 +76,8 @@ final class PlaybackRings: Sendable {
     /// Packets and commands that found no room, and events that found none.
     private let refused = Atomic<Int>(0)
     private let published = PublishedStatistics()
+    /// The prompts whose samples the thread may read still. Only the owner touches the dictionary.
+    private let prompts = Mutex<[UInt32: PromptSound]>([:])
 
     init() throws(AudioFault) {
         eventReady = try WakeDescriptor()
@@ -104,6 +114,23 @@ final class PlaybackRings: Sendable {
         if !commands.push(command) { refused.add(1, ordering: .relaxed) }
         wake.signal()
     }
+
+    /// Hands over a prompt. False: too many have not ended yet.
+    func play(_ prompt: PromptSound, number: UInt32) -> Bool {
+        let isKept = prompts.withLock { prompts in
+            guard prompts.count < Self.promptsMax, prompts[number] == nil else { return false }
+            prompts[number] = prompt
+            return true
+        }
+        guard isKept else { return false }
+        let isTaken = commands.push(.prompt(prompt.samples, count: prompt.count, number: number))
+        if !isTaken { ended(prompt: number) }
+        wake.signal()
+        return isTaken
+    }
+
+    /// The thread is done with a prompt.
+    func ended(prompt number: UInt32) { prompts.withLock { _ = $0.removeValue(forKey: number) } }
 
     func shutDown() {
         shutdown.store(true, ordering: .releasing)

@@ -1,4 +1,4 @@
-// Renders received speech and tones, block by block, and reports and counts what is played.
+// Renders received speech, tones and prompts, block by block, and reports and counts what is played.
 import MonotonicTime
 import Vocabulary
 
@@ -8,6 +8,7 @@ final class PlaybackSound {
     private let voices: [PlaybackVoice]
     private let mixer = VoiceMixer(capacity: playbackBlock)
     private var tones: TonePlayer
+    private var prompt = PromptPlayer()
     /// The speaker's clock against this machine's; it drives all voices.
     private var speakerClock = ClockSlope()
     private var samplesRendered: Int64 = 0
@@ -23,7 +24,7 @@ final class PlaybackSound {
     /// Whether nothing is left to be heard.
     var isIdle: Bool {
         for number in voices.indices where !voices[number].isIdle { return false }
-        return tones.isIdle
+        return tones.isIdle && prompt.isIdle
     }
 
     // MARK: In
@@ -47,9 +48,18 @@ final class PlaybackSound {
         if !tones.play(tone) { counts.dropped += 1 }
     }
 
+    /// Begins a prompt.
+    func play(prompt samples: UnsafePointer<Float>, count: Int, number: UInt32) {
+        if let replaced = prompt.play(samples, count: count, number: number) { tellEnd(prompt: replaced) }
+    }
+
+    /// Lets the prompt fade out.
+    func stopPrompt() { prompt.stop() }
+
     /// Drops all sound that is waiting. With a `reason`, the end of its bursts is reported.
     func discard(_ reason: PlaybackEnd? = nil) {
         counts.dropped += tones.drop()
+        if let ended = prompt.drop() { tellEnd(prompt: ended) }
         for voice in voices.indices { discard(voice: voice, reason) }
     }
 
@@ -99,6 +109,7 @@ final class PlaybackSound {
                 tell(.toneEnded, tone, at: heardAt + CaptureStateMachine.duration(Int64(playbackBlock)))
             }
         }
+        if let ended = prompt.mix(into: block, count: playbackBlock) { tellEnd(prompt: ended) }
         samplesRendered += Int64(playbackBlock)
     }
 
@@ -135,6 +146,12 @@ final class PlaybackSound {
         for number in voices.indices where number != first { sum.add(voices[number].statistics) }
         sum.add(counts)
         rings.publish(sum)
+    }
+
+    private func tellEnd(prompt number: UInt32) {
+        var slot = PlaybackSlot(kind: .promptEnded)
+        slot.burst = number
+        rings.put(slot)
     }
 
     private func tell(_ kind: PlaybackSlot.Kind, _ tone: Tone, at time: Instant) {

@@ -76,6 +76,8 @@ final class PlaybackWorker: @unchecked Sendable {
             case .flush: sound.discard(.flushed)
             case .flushVoice(let voice): sound.discard(voice: Int(voice), .flushed)
             case .play(let tone): sound.play(tone)
+            case .prompt(let samples, let count, let number): sound.play(prompt: samples, count: count, number: number)
+            case .stopPrompt: sound.stopPrompt()
             case .prepare: prepare()
             }
         }
