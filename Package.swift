@@ -133,6 +133,7 @@ let package = Package(
         module(
             "PTTBus", ["DBus", "PushToTalkCore", "Vocabulary", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Interfaces")]),
+        module("SpokenPrompts", ["PlainText", "MonotonicTime", "Reactor"]),
         module("SystemUI", ["PlainText", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "Vocabulary", "MonotonicTime", log]),
         module(
@@ -145,7 +146,9 @@ let package = Package(
             "Accessories",
             ["BlueZ", "DBus", "LinuxInput", "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log],
             resources: [.embedInCode("Profiles")]),
-        module("ChannelService", ["PushToTalkCore", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
+        module(
+            "ChannelService",
+            ["PushToTalkCore", "SpokenPrompts", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
         module("Headsets", ["Audio", "CLinux", "CPulse", "DBus", "MonotonicTime", "Reactor", log]),
         module("PushToTalk", ["PTTBus", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         module(
@@ -188,8 +191,8 @@ let package = Package(
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "Vocabulary", "MonotonicTime",
-                "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SystemUI", "Recordings", "Logs", "Terminal",
-                "Version",
+                "Reactor", "PTTBus", "Calls", "Nearby", "RealTimeKit", "SpokenPrompts", "SystemUI", "Recordings",
+                "Logs", "Terminal", "Version",
                 arguments,
                 log,
             ]),
@@ -289,9 +292,10 @@ let package = Package(
                 "Accessories", "AccessoryTestSupport", "FakeBlueZ", "BusTestSupport", "BlueZ", "DBus", "LinuxInput",
                 "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log,
             ]),
+        tests("SpokenPrompts", named: "SpokenPrompts", ["MonotonicTime", "Reactor"]),
         tests(
             "ChannelService", named: "ChannelService",
-            ["PushToTalkCore", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor"]),
+            ["PushToTalkCore", "SpokenPrompts", "Audio", "Files", "Vocabulary", "MonotonicTime", "Reactor"]),
         .executableTarget(
             name: "restoration-writer", dependencies: ["ChannelService", "PushToTalkCore"],
             path: "Tests/Support/restoration-writer", swiftSettings: swiftSettings),
@@ -325,8 +329,8 @@ let package = Package(
             [
                 "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient", "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
-                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SystemUI",
-                "Vocabulary", "MonotonicTime",
+                "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SpokenPrompts",
+                "SystemUI", "Vocabulary", "MonotonicTime",
                 "Reactor", log,
             ]),
         tests("Headsets", named: "Headsets", ["Audio", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
