@@ -33,6 +33,10 @@ protocol AudioSession: AnyObject {
     func stopCapture(_ stop: ChannelManagerStateMachine.CaptureStop)
     /// Sounds a tone over whatever is playing.
     func play(_ tone: Tone)
+    /// Plays a prompt over whatever is playing, in the place of the prompt before it; `promptEnded` follows. False: it is not played.
+    func play(_ prompt: PromptSound, number: UInt32) -> Bool
+    /// Lets the prompt that is playing fade out, at once.
+    func stopPrompt()
     /// Plays a received packet on a voice, below `PlaybackEngine.voicesMax`. False: it was dropped.
     func play(_ packet: ReceivedFrame, voice: Int) -> Bool
     /// Packets that were handed over and wait to be played, on all voices; as of a moment ago.
@@ -73,6 +77,8 @@ enum AudioSessionEvent {
     /// The tones have been heard, or were dropped, or there is no speaker. The speaker is closed. Reported only for a
     /// program's media.
     case tonesFinished(heard: Bool)
+    /// The prompt of this number has been played, or was cut off or dropped.
+    case promptEnded(number: UInt32)
     /// A received burst has been heard to its end on a voice, as far as it came.
     case played(voice: Int)
     /// The speaker failed; it is tried again with the next sound.

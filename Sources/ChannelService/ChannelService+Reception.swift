@@ -5,6 +5,7 @@ import FoundationEssentials
 import Logging
 import MonotonicTime
 import PushToTalkCore
+import SpokenPrompts
 import Vocabulary
 
 extension ChannelService {
@@ -45,6 +46,7 @@ extension ChannelService {
             }
         }
         if let before, before != listening.participants { tell(.remoteParticipantsChanged(listening.participants)) }
+        if !isHandling { followPrompts() }
         schedule()
     }
 
@@ -172,6 +174,7 @@ extension ChannelService {
         case .microphoneMissing(let reason): soundProblem(of: .microphone, reason)
         case .speakerReplaced(let reason): soundProblem(of: .speaker, reason)
         case .speakerWorks: soundProblem(of: .speaker, nil)
+        case .promptEnded(let number): prompts?.handle(.ended(number))
         case .played(let voice): receive(.played(voice: voice))
         case .playbackFailed(let reason):
             // A speaker that stays away fails at every sound; it is told once.

@@ -7,6 +7,7 @@ import Logging
 import MonotonicTime
 import PushToTalkCore
 import Reactor
+import SpokenPrompts
 import Vocabulary
 
 /// The one channel manager of this machine, on an event loop.
@@ -32,6 +33,8 @@ public actor ChannelService {
     var machine: ChannelManagerStateMachine
     var listening = ListeningStateMachine()
     var replays = ReplayMemory()
+    /// Nil: nothing is spoken.
+    var prompts: ChannelPrompts?
     var statistics = ChannelServiceStatistics()
     var sessionProblem: String?
     var microphoneProblem: String?
@@ -220,6 +223,7 @@ public actor ChannelService {
         guard !isClosed else { return }
         handle(.shutdown)
         isClosed = true
+        prompts?.close()
         timer?.timer.cancel()
         timer = nil
         await withCheckedContinuation { continuation in audio.close { continuation.resume() } }
@@ -238,6 +242,7 @@ public actor ChannelService {
             for action in machine.handle(queue.removeFirst(), at: .now) { perform(action) }
         }
         isHandling = false
+        followPrompts()
         tellLevel()
         schedule()
     }
@@ -275,7 +280,9 @@ public actor ChannelService {
             inputLevel = OutgoingFrame.levelMin
             audio.startCapture(start)
         case .stopCapture(let stop): audio.stopCapture(stop)
-        case .playTone(let tone): audio.play(tone)
+        case .playTone(let tone):
+            audio.play(tone)
+            if let prompt = SpokenPrompt(after: tone) { say(prompt) }
         case .complete(let request, let error): completions.removeValue(forKey: request)?(error)
         }
     }

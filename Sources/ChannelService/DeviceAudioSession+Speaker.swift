@@ -122,6 +122,9 @@ extension DeviceAudioSession {
         case .toneBegan(let tone, let firstSampleAt):
             if tone == .microphoneOn { goAhead(from: firstSampleAt) }
             return
+        case .promptEnded(let number):
+            handler?(.promptEnded(number: number))
+            return
         case .began(let voice, _, _, _, _):
             voicesPlaying.insert(voice)
             return

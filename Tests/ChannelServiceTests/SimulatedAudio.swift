@@ -22,6 +22,8 @@ final class SimulatedAudio: AudioSession {
         case expectedLoss(Int)
         case stopCapture(ChannelManagerStateMachine.CaptureStop)
         case tone(Tone)
+        case prompt(UInt32)
+        case stopPrompt
         case packet(UInt16)
         case endReception(UInt16)
         case dropReception
@@ -79,6 +81,13 @@ final class SimulatedAudio: AudioSession {
         commands.append(.tone(tone))
         if answers, isForProgram { handler?(.tonesFinished(heard: true)) }
     }
+
+    func play(_ prompt: PromptSound, number: UInt32) -> Bool {
+        commands.append(.prompt(number))
+        return true
+    }
+
+    func stopPrompt() { commands.append(.stopPrompt) }
 
     func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
         commands.append(voice == 0 ? .packet(packet.sequence) : .packetBeside(packet.sequence, voice: voice))
