@@ -31,6 +31,7 @@ extension Configuration {
         cancelsEcho = audio.value("echo-cancellation", .boolean, default: false)
         releaseTail = audio.value("release-tail", .duration(in: .zero ... .seconds(2)), default: releaseTail)
         tones = audio.value("tones", .boolean, default: true)
+        readPrompts(audio)
     }
 
     /// A device by name, or whatever the person wears.

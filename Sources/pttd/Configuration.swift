@@ -8,6 +8,7 @@ import Headsets
 import Recordings
 import RelayProtocol
 import Settings
+import SpokenPrompts
 
 /// The daemon's configuration. Everything has a default: without a file, `pttd` hosts a relay of its own.
 struct Configuration {
@@ -41,6 +42,8 @@ struct Configuration {
     var cancelsEcho = false
     var releaseTail = Duration.milliseconds(200)
     var tones = true
+    /// What is spoken; nil: nothing.
+    var prompts: PromptSettings?
     /// What the administrator allows.
     var policy = JoinPolicy()
     /// Where bursts are kept as files; nil: they are not.

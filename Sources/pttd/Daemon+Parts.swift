@@ -171,6 +171,7 @@ extension Daemon {
                 channels in
                 nearby.assumeIsolated { $0.changed(channels) }
             }
+            await channel.setPrompts(configuration.prompts)
             await channel.setLevelHandler { level in publisher.assumeIsolated { $0.levelChanged(level) } }
             (self.channel, self.director, self.clock, self.bus, self.systemBus) = (
                 channel, director, clock, bus, systemBus

@@ -31,7 +31,7 @@ struct Pttd: ParsableCommand {
 
     @Flag(
         help:
-            "Check the configuration, the added accessories, the microphone and the speaker; report problems, and exit."
+            "Check the configuration, the added accessories, the microphone, the speaker and the voice; report problems, and exit."
     )
     var check = false
 
@@ -49,7 +49,7 @@ struct Pttd: ParsableCommand {
         if check {
             let problems =
                 settings.problems(stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
-                + settings.deviceProblems()
+                + settings.deviceProblems() + settings.promptProblems()
             for problem in problems { Console.complain(problem) }
             // Running, the daemon leaves such things out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }

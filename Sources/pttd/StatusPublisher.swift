@@ -9,6 +9,7 @@ import Headsets
 import PTTBus
 import PushToTalkCore
 import Reactor
+import SpokenPrompts
 import SystemUI
 
 /// Keeps the bus's properties, the desktop and the accessories' lights in step with the modules. Changes within one turn of the loop are
@@ -26,6 +27,7 @@ actor StatusPublisher {
     /// What the accessories' lights show.
     private var feedback = AccessoryFeedback.idle
     private var soundNews = SoundAlerts()
+    private var batteryNews = BatteryNews()
     private var isServed = false
     /// A look at the modules is on its way: it sees all changes until then.
     private var isLookPosted = false
@@ -107,6 +109,7 @@ actor StatusPublisher {
         looks += 1
         let channel = await director.shown
         showFeedback(channel.snapshot)
+        tellBatteries()
         guard isServed else { return }
         let earlier = seen
         seen = Seen(
@@ -168,6 +171,13 @@ actor StatusPublisher {
             case .flash: showRefusal()
             }
         }
+    }
+
+    /// By voice, where prompts are spoken.
+    private func tellBatteries() {
+        guard let accessories else { return }
+        let levels = accessories.assumeIsolated { $0.statuses.map { (name: $0.id.text, percent: $0.battery) } }
+        for prompt in batteryNews.update(levels) { director.channel.assumeIsolated { $0.say(prompt) } }
     }
 
     /// For a moment.

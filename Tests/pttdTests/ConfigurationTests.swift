@@ -6,6 +6,7 @@ import PushToTalkCore
 import Recordings
 import RelayProtocol
 import Settings
+import SpokenPrompts
 import Testing
 import Vocabulary
 
@@ -64,6 +65,9 @@ import Vocabulary
             speaker = "wav:/tmp/heard.wav"
             release-tail = "350ms"
             tones = false
+            voice = "espeak-ng"
+            voice-language = "fr-CA"
+            announce-talker = true
             [policy]
             join = false
             applications = ["com.example.*", "org.talk"]
@@ -97,6 +101,9 @@ import Vocabulary
         #expect(configuration.capture.gain == .fixed(decibels: -6))
         #expect(configuration.capture.suppressesNoise && configuration.cancelsEcho)
         #expect(!configuration.tones)
+        #expect(
+            configuration.prompts
+                == PromptSettings(program: .espeak, language: .french, announcesTalker: true))
         #expect(!configuration.policy.allowsJoining)
         #expect(configuration.policy.applications == ["com.example.*", "org.talk"])
         #expect(configuration.policy.hours == [JoinPolicy.Hours("08:00-18:00"), JoinPolicy.Hours("22:00-06:00")])
@@ -114,6 +121,11 @@ import Vocabulary
         ("[audoi]\ntones = true", "pttd.toml:1:2", "did you mean 'audio'?"),
         ("[audio]\ngain = \"31 dB\"", "pttd.toml:2:8", "from -20 to 30"),
         ("[audio]\nmicrophone-start = \"soon\"", "pttd.toml:2:20", "when-heard"),
+        ("[audio]\nvoice = \"espeak\"", "pttd.toml:2:9", "\"espeak-ng\", \"speech-dispatcher\""),
+        ("[audio]\nvoice = \"espeak-ng\"\nvoice-language = \"French\"", "pttd.toml:3:18", "\"fr\""),
+        ("[audio]\nvoice-language = \"fr\"", "pttd.toml:2:18", "voice = \"espeak-ng\""),
+        ("[audio]\nannounce-talker = true", "pttd.toml:2:19", "voice = \"espeak-ng\""),
+        ("[audio]\nvoice = \"espeak-ng\"\nannounce-talker = 1", "pttd.toml:3:19", "true"),
         ("[audio]\nmicrofone = \"x\"", "pttd.toml:2:1", "did you mean 'microphone'?"),
         ("[audio]\nrelease-tail = 200", "pttd.toml:2:16", "with its unit"),
         ("[audio]\nrelease-tail = \"1h\"", "pttd.toml:2:16", "out of range"),
