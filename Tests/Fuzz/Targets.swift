@@ -8,7 +8,7 @@ do {
         "CSodium", "CNgtcp2", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
         "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
-        "ChannelService", "RelayServer", "Bridge", "TestSupport",
+        "ChannelService", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
         let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")
@@ -27,11 +27,11 @@ do {
             "pttd",
             [
                 "Configuration.swift", "Configuration+Audio.swift", "Configuration+Channels.swift",
-                "Configuration+Recordings.swift", "Configuration+Nearby.swift",
+                "Configuration+Prompts.swift", "Configuration+Recordings.swift", "Configuration+Nearby.swift",
             ],
             [
                 "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "PushToTalkCore", "Recordings",
-                "RelayProtocol", "Settings", "Vocabulary",
+                "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary",
             ]),
         part(
             "pttrelay",

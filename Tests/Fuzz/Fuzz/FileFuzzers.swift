@@ -105,6 +105,13 @@ let fileFuzzers: [Fuzzer] = [
         name: "wav", maximum: 2_048,
         seeds: { [wave(16, [1, 0, 2, 0, 3, 0]), wave(32, [0, 0, 128, 63]), wave(24, [1, 2, 3])] }
     ) { bytes in
+        // The same file in memory, as a speech program gives it.
+        if let sound = try? PromptSound(wav: bytes) {
+            expect(sound.length <= PromptSound.lengthMax + .milliseconds(1), "a prompt is short")
+            for index in 0..<sound.count {
+                expect(abs(sound.samples[index]) <= 1, "a prompt is no louder than speech")
+            }
+        }
         withFile(bytes) { path in
             guard let reader = try? WAVReader(path: path, framesPerRead: 480) else { return }
             expect(reader.frames <= bytes.count, "no more sound than the file has")

@@ -2,11 +2,13 @@
 import Cryptography
 import FoundationEssentials
 import MonotonicTime
+import PlainText
 import PushToTalkCore
 import RelayProtocol
 
 @testable import QUIC
 @testable import RelayHTTP
+@testable import SpokenPrompts
 @testable import Terminal
 @testable import pttrelay
 
@@ -129,6 +131,32 @@ let textFuzzers: [Fuzzer] = [
             expect(plain.fitted(width).columns == width, "a column is as wide as it is to be: \(width)")
             _ = plain.wrapped(width, limit: 3)
         }
+    },
+    Fuzzer(
+        name: "spoken-names", maximum: 1_024,
+        seeds: { ["Gate 3", "[[h@'loU]]\n", "-w /tmp/x", "e\u{301}\u{301}\u{202E}", "👩‍👩‍👧‍👦한국어"].map(utf8) }
+    ) { bytes in
+        guard let name = SpokenName(String(decoding: bytes, as: UTF8.self)) else { return }
+        expect(name.text.utf8.count <= SpokenName.bytesMax, "a name is short")
+        expect(
+            !name.text.unicodeScalars.contains { $0.isHidden || $0 == "[" || $0 == "]" },
+            "a name is one line of plain text")
+        expect(SpokenName(name.text) == name, "what is plain stays as it is")
+    },
+    Fuzzer(
+        name: "speech-dispatcher", maximum: 2_048,
+        seeds: {
+            [
+                "208 OK\r\n201 OK\r\n202 OK\r\n220 OK\r\n220 OK\r\n230 OK\r\n225-1\r\n225 OK\r\n702-1\r\n702 END\r\n",
+                "403 ERR PARAMETER\r\n",
+            ].map(utf8)
+        }
+    ) { bytes in
+        var (whole, parts) = (DispatcherDialogue("x", .english), DispatcherDialogue("x", .english))
+        let actions = whole.received(bytes)
+        expect(bytes.flatMap { parts.received([$0]) } == actions, "splitting a stream makes no difference")
+        let ends = actions.count { action in if case .send = action { false } else { true } }
+        expect(ends <= 1 && actions.count <= 8, "a prompt ends once")
     },
     Fuzzer(
         name: "addresses", maximum: 128,
