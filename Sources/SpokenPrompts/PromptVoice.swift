@@ -1,5 +1,4 @@
 // A program that speaks, as the channel service uses it.
-import Logging
 import Reactor
 
 /// Speaks one text at a time. Confined to its loop; it never waits.
