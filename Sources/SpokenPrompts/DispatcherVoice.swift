@@ -162,14 +162,14 @@ final class DispatcherVoice: PromptVoice {
         running.hasStarted = true
         let environment = Self.inherited.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
         do throws(SystemError) {
-            let process = try ChildProcess.start(
+            let process = try SpawnedProgram.start(
                 [PromptProgram.speechDispatcher.rawValue, "--spawn"],
                 environment: ["PATH=\(ProgramFile.path)"] + environment)
             do throws(SystemError) {
                 let watch = try ProcessWatch(process, on: loop) { [weak self] in self?.started() }
                 starter = (process, watch)
             } catch {
-                ChildProcess.kill(process, on: loop)
+                SpawnedProgram.kill(process, on: loop)
                 throw error
             }
         } catch {
@@ -183,7 +183,7 @@ final class DispatcherVoice: PromptVoice {
     private func started() {
         guard let process = starter?.process else { return }
         starter = nil
-        let status = ChildProcess.end(of: process)
+        let status = SpawnedProgram.end(of: process)
         // Whoever waits for it now, and may not be the one that it was started for.
         guard let running, running.socket < 0 else { return }
         guard status == 0 else { return finish(running, .failed(.ended(.speechDispatcher, status: status))) }
@@ -195,7 +195,7 @@ final class DispatcherVoice: PromptVoice {
         guard let starter else { return }
         self.starter = nil
         starter.watch.cancel()
-        ChildProcess.kill(starter.process, on: loop)
+        SpawnedProgram.kill(starter.process, on: loop)
     }
 
     // MARK: The end

@@ -75,7 +75,7 @@ final class EspeakVoice: PromptVoice {
         self.running = nil
         let isOver = running.status != nil
         cancel(running)
-        if !isOver { ChildProcess.kill(running.process, on: loop) }
+        if !isOver { SpawnedProgram.kill(running.process, on: loop) }
     }
 
     private func start(
@@ -86,7 +86,7 @@ final class EspeakVoice: PromptVoice {
         // It fits into the empty pipe, so this does not wait.
         let bytes = Array(text.utf8.prefix(Self.textMax - 1)) + [UInt8(ascii: "\n")]
         guard write(input.writing, bytes, bytes.count) == bytes.count else { throw SystemError("write") }
-        let process = try ChildProcess.start(
+        let process = try SpawnedProgram.start(
             [program] + Self.arguments(language),
             environment: Self.environment, input: input.reading, output: output.writing)
         let running = Running(process, output: output.takeReading(), done)
@@ -94,7 +94,7 @@ final class EspeakVoice: PromptVoice {
         _ = fcntl(running.output, F_SETFL, O_NONBLOCK)
         running.watch = try ProcessWatch(process, on: loop) { [weak self, weak running] in
             guard let self, let running, self.running === running else { return }
-            running.status = ChildProcess.end(of: running.process)
+            running.status = SpawnedProgram.end(of: running.process)
             finishIfComplete(running)
         }
         running.outputWatch = try loop.watch(running.output, for: .readable) { [weak self, weak running] _ in

@@ -81,7 +81,7 @@ actor CommandRunner {
             let timer = loop.schedule(after: limit) { [weak self] in self?.assumeIsolated { $0.tooLong(source) } }
             running[source] = Running(process: process, program: program, watch: watch, timer: timer)
         } catch {
-            ChildProcess.kill(process, on: loop)
+            SpawnedProgram.kill(process, on: loop)
             throw .notStarted(program: program, code: error.code)
         }
         logger.info("command started", metadata: ["source": "\(source)", "program": "\(program)", "pid": "\(process)"])
@@ -92,7 +92,7 @@ actor CommandRunner {
         for entry in running.values {
             entry.watch.cancel()
             entry.timer.cancel()
-            ChildProcess.kill(entry.process, on: loop)
+            SpawnedProgram.kill(entry.process, on: loop)
         }
         running = [:]
     }
@@ -101,7 +101,7 @@ actor CommandRunner {
 
     private func start(_ words: [String], for source: AccessorySource) throws(CommandError) -> Int32 {
         do throws(SystemError) {
-            return try ChildProcess.start(words, environment: Self.environment(for: source))
+            return try SpawnedProgram.start(words, environment: Self.environment(for: source))
         } catch {
             throw .notStarted(program: words[0], code: error.code)
         }
@@ -110,7 +110,7 @@ actor CommandRunner {
     private func ended(_ source: AccessorySource) {
         guard let entry = running.removeValue(forKey: source) else { return }
         entry.timer.cancel()
-        let status = ChildProcess.end(of: entry.process)
+        let status = SpawnedProgram.end(of: entry.process)
         let how = status < 0 ? "signal \(-status)" : "status \(status)"
         logger.log(
             level: status == 0 ? .info : .warning, "command ended",

@@ -110,7 +110,7 @@ import Testing
             "PULSE_SERVER": "unix:\(folder.path)/sound",
         ]
         try await with(variables) {
-            let sound = try ChildProcess.start(
+            let sound = try SpawnedProgram.start(
                 [
                     "pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--system=false",
                     "-L", "module-native-protocol-unix socket=\(folder.path)/sound auth-anonymous=1",

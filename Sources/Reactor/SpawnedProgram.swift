@@ -24,7 +24,7 @@ public enum ProgramFile {
 }
 
 /// A program that this one has started.
-public enum ChildProcess {
+public enum SpawnedProgram {
     /// How often it is looked whether a killed process has ended.
     private static let reapInterval = Duration.milliseconds(100)
 
