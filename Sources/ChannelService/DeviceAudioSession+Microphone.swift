@@ -161,12 +161,13 @@ extension DeviceAudioSession {
             if microphone === main { choice.heardAgain(at: .now) }
             if microphone === current, !choice.isDoubted { handler?(.microphoneDoubtful(nil)) }
         case .hears(let burst, let after, let really, let settledAfter):
-            guard burst == microphone.burst, microphone === current else { return }
+            guard burst == microphone.burst else { return }
             if microphone === worn {
                 handler?(
                     really
                         ? .wornMicrophoneHears(after: after, settledAfter: settledAfter) : .wornMicrophoneSilent)
             }
+            guard microphone === current else { return }
             if !really, replace(microphone, silence(of: microphone)) { return }
             tellToGoAhead(burst)
         case .began(let burst, let firstSampleAt, _):
@@ -191,6 +192,7 @@ extension DeviceAudioSession {
             if reason == .stopped {
                 if microphone === current { handler?(.captureEnded) }
             } else {
+                if microphone === worn { handler?(.wornMicrophoneSilent) }
                 failed(microphone, microphone.failure ?? "the microphone stopped (\(reason))")
             }
         }

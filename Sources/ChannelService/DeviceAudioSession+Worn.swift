@@ -12,9 +12,11 @@ extension DeviceAudioSession {
             awaited = nil
             choose(start)
         }
-        if case .missing(let reason) = sound.microphone, let worn, current === worn, worn.burst != nil {
+        if case .missing(let reason) = sound.microphone {
             // The sound server may go on with another source, unasked.
-            lost(worn, reason)
+            if let worn, current === worn, worn.burst != nil { lost(worn, reason) }
+            // What comes back has been connected anew, and is doubted no more.
+            wornChoice.forget()
         }
         guard sound.speaker != earlier.speaker || sound.keepsLink != earlier.keepsLink else { return }
         let isInUse = speaker != nil && speakerLostAt == nil && speaker?.device == earlier.speaker

@@ -56,6 +56,9 @@ struct MicrophoneChoice: Equatable {
         if used == .fallback { soundSince = now }
     }
 
+    /// The main microphone has gone: what was known of it is void.
+    mutating func forget() { isDoubted = false }
+
     /// The transmission is over.
     mutating func end(at now: Instant) {
         if used == .fallback, let soundSince, now - soundSince >= Self.trial { isDoubted = false }

@@ -159,7 +159,11 @@ public actor Headsets {
             switch action {
             case .use(let sound): handler(.use(sound))
             case .setProfile(let card, let profile): setProfile(card, profile)
-            case .renewLink(let microphone): server?.renewLink(microphone: microphone)
+            case .renewLink(let headset):
+                logger.info(
+                    "a headset's link is opened anew",
+                    metadata: ["headset": "\(headset.address)", "t": "\(Instant.now.nanoseconds)"])
+                server?.renewLink(of: headset)
             case .changed: handler(.changed)
             case .learned(let times): handler(.learned(times))
             }

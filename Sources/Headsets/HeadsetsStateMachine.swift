@@ -47,7 +47,7 @@ public struct HeadsetsStateMachine: Sendable {
         case setProfile(card: UInt32, String)
         /// The sound server is to open the headset's link anew. A link that the headset has closed stays closed as long as the server's
         /// node is in use, and the node gives zeros (measured with PipeWire 1.4).
-        case renewLink(microphone: String)
+        case renewLink(HeadsetFacts)
         /// Accessories' sound may be shown differently.
         case changed
         /// The times that were learned about a headset, for the next start.
@@ -62,6 +62,8 @@ public struct HeadsetsStateMachine: Sendable {
     static let retryAfter = Duration.seconds(2)
     /// A longer time is not learned: it says that the microphone did not work.
     static let settlingMax = Duration.seconds(2)
+    /// The profile of a card that is not used (PulseAudio and PipeWire).
+    private static let off = "off"
     /// Headsets that are looked at.
     static let headsetsMax = 32
     /// Learned times that are kept for a headset, and headsets that they are kept for.
@@ -167,8 +169,10 @@ public struct HeadsetsStateMachine: Sendable {
             actions.append(.changed)
             if let settledAfter, let action = learn(settledAfter, of: talker) { actions.append(action) }
         case .fellSilent:
-            if let talker, let name = listed[.soundServer]?.first(where: { $0.address == talker })?.microphone {
-                actions.append(.renewLink(microphone: name))
+            if let talker, let facts = listed[.soundServer]?.first(where: { $0.address == talker }),
+                facts.microphone != nil
+            {
+                actions.append(.renewLink(facts))
             }
         case .deadlineReached: break
         }
@@ -259,7 +263,8 @@ public struct HeadsetsStateMachine: Sendable {
         if card.activeProfile == known.former, known.problem == nil { return nil }
         switched[address] = nil
         // If it is neither of both, somebody else has chosen meanwhile, and is right.
-        guard card.activeProfile == known.profile, let former = known.former else { return nil }
+        // A headset that was just connected is off until the server has chosen: that is nothing to go back to.
+        guard card.activeProfile == known.profile, let former = known.former, former != Self.off else { return nil }
         return .setProfile(card: card.index, former)
     }
 

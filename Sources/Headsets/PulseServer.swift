@@ -22,7 +22,7 @@ package enum PulseReport: Equatable, Sendable {
 package final class PulseServer: Sendable {
     private enum Command {
         case setProfile(card: UInt32, String)
-        case renewLink(microphone: String)
+        case renewLink(HeadsetFacts)
     }
 
     private struct Shared {
@@ -57,8 +57,8 @@ package final class PulseServer: Sendable {
     /// Has the server use a card in another way. `profileSet` answers. From any thread; returns at once.
     package func setProfile(card: UInt32, _ profile: String) { send(.setProfile(card: card, profile)) }
 
-    /// Has the server close and open the link of a microphone, by its ALSA name. From any thread; returns at once.
-    package func renewLink(microphone: String) { send(.renewLink(microphone: microphone)) }
+    /// Has the server close a headset's link and open it anew. From any thread; returns at once.
+    package func renewLink(of headset: HeadsetFacts) { send(.renewLink(headset)) }
 
     private func send(_ command: Command) {
         let isAccepted = shared.withLock { shared in
@@ -117,7 +117,7 @@ package final class PulseServer: Sendable {
             for command in commands {
                 switch command {
                 case .setProfile(let card, let profile): session.setProfile(card: card, profile)
-                case .renewLink(let microphone): session.renewLink(microphone: microphone)
+                case .renewLink(let headset): session.renewLink(of: headset)
                 }
             }
         }

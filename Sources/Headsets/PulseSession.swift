@@ -44,7 +44,8 @@ final class PulseSession {
         context = made
         pulse.context_set_state_callback(
             made, { _, me in PulseSession.of(me)?.stateChanged() }, Unmanaged.passUnretained(self).toOpaque())
-        if pulse.context_connect(made, address, PA_CONTEXT_NOAUTOSPAWN, nil) < 0 { lost(reason(made)) }
+        // Where there is no server, the state changes within this call, and the context is gone after it.
+        if pulse.context_connect(made, address, PA_CONTEXT_NOAUTOSPAWN, nil) < 0, context == made { lost(reason(made)) }
     }
 
     func end() {
@@ -66,13 +67,20 @@ final class PulseSession {
         cards.append(card)
     }
 
-    /// Suspends a microphone's node and resumes it. Whether that helps shows by its sound.
-    func renewLink(microphone: String) {
+    /// Suspends both of a headset's nodes, which share the link, and resumes them. Whether that helps shows by its sound.
+    func renewLink(of headset: HeadsetFacts) {
         guard isReady, let context else { return }
-        let name = PulseListing.node(ofPCM: microphone)
         for isSuspended: Int32 in [1, 0] {
-            let operation = pulse.context_suspend_source_by_name(context, name, isSuspended, nil, nil)
-            if let operation { pulse.operation_unref(operation) }
+            let operations = [
+                headset.microphone.flatMap {
+                    pulse.context_suspend_source_by_name(
+                        context, PulseListing.node(ofPCM: $0), isSuspended, nil, nil)
+                },
+                headset.speaker.flatMap {
+                    pulse.context_suspend_sink_by_name(context, PulseListing.node(ofPCM: $0), isSuspended, nil, nil)
+                },
+            ]
+            for case let operation? in operations { pulse.operation_unref(operation) }
         }
     }
 

@@ -149,6 +149,9 @@ import Vocabulary
         try await under.stop()
         #expect(await eventually { under.frames.contains(where: \.isLast) })
         #expect(zip(under.frames, under.frames.dropFirst()).allSatisfy { $0.position < $1.position })
+        // It has been connected anew, and is trusted.
+        await under.service.use(worn())
+        #expect(try await talk(under) > -16)
         await under.finish()
     }
 

@@ -45,7 +45,7 @@ private struct Rules {
             switch action {
             case .use(let sound): self.sound = sound
             case .setProfile(let card, let profile): profiles.append("\(card) \(profile)")
-            case .renewLink(let microphone): renewed.append(microphone)
+            case .renewLink(let headset): renewed.append(headset.microphone ?? "")
             case .changed: break
             case .learned(let times): learned = times
             }
@@ -141,6 +141,19 @@ private struct Rules {
         rules.send(.listed([blueALSA], by: .blueALSA))
         rules.send(.fellSilent)
         #expect(rules.renewed.count == 1)
+    }
+
+    @Test func `a headset that was off when it was switched is not switched off again`() {
+        var rules = Rules()
+        var facts = inMusic()
+        facts.card?.activeProfile = "off"
+        facts.speaker = nil
+        rules.send(.listed([facts], by: .soundServer))
+        rules.send(.pressed(accessory: "vest"))
+        rules.send(.listed([inHandsFree()], by: .soundServer))
+        rules.send(.released)
+        rules.pass(.seconds(10))
+        #expect(rules.profiles == ["7 headset-head-unit"])
     }
 
     @Test func `an answer within the pause keeps the headset hands-free`() {

@@ -113,6 +113,20 @@ private func eventually(_ condition: () async -> Bool) async -> Bool {
         try await server.stop()
     }
 
+    @Test(arguments: ["unix:/nonexistent/socket", "tcp:127.0.0.1:1", "{odd", ""])
+    func `where no server is, that is told once and tried again`(address: String) async throws {
+        let told = Told()
+        let pulse = try #require(PulseServer(address: address) { told.add($0) })
+        #expect(await eventually { told.all.count == 1 }, "\(told.all)")
+        try await Task.sleep(for: .milliseconds(2_500))
+        guard case .lost(let reason) = told.last else {
+            Issue.record("\(told.all)")
+            return
+        }
+        #expect(told.all.count == 1 && !reason.isEmpty)
+        pulse.close()
+    }
+
     @Test func `names that would end ALSA's argument are no devices`() async throws {
         let server = try Server()
         try await server.start()

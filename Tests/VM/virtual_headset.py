@@ -7,6 +7,7 @@ same reason. Data is not coded: with CVSD it is 16-bit sound of 8 kHz, as the ke
 btvirt's controllers do not say that they carry it (5.82)."""
 import array
 import asyncio
+import random
 import struct
 import time
 
@@ -36,7 +37,9 @@ class Mouth:
             case 'noise':
                 values = worn_sound.noise(10)
             case path:
-                values = worn_sound.at_rate(*worn_sound.read(path), worn_sound.RATE)
+                # With the little noise of a microphone: a sound file is wholly silent between words.
+                values = [min(32000, max(-32000, value + random.randint(-8, 8)))
+                          for value in worn_sound.at_rate(*worn_sound.read(path), worn_sound.RATE)]
         self.sound, self.begun = array.array('h', values), time.monotonic()
 
     def at(self, t, count):

@@ -69,7 +69,8 @@ talk() { press; sleep "$1"; let_go; }
 press() { pressed=$(field t "$(vbt ptt-z press)"); }
 let_go() { released=$(field t "$(vbt ptt-z release)"); }
 # heard NAME MOUTH [FROM [LATE]]: what this mouth said from FROM (the press) to the release has to be heard; LATE ms of it may be missing
-heard() { printf '{"name": "%s: %s", "mouth": "%s", "press": %d, "release": %d, "late": %d}\n' "$server" "$1" "$2" "${3:-$pressed}" "$released" "${4:-500}" >> "$out/bursts"; }
+heard() { printf '{"name": "%s: %s", "mouth": "%s", "press": %d, "release": %d, "late": %d, "goes_on": %d}\n' \
+  "$server" "$1" "$2" "${3:-$pressed}" "$released" "${4:-500}" $((${3:-$pressed} != pressed)) >> "$out/bursts"; }
 # speaks HEADSET: it says the speech from now on
 speaks() { echo "0 $(field begun "$(vbt "$1" speak /root/speech.wav)")" > "$out/$1.$server.clock"; }
 link_goes() { check "$server: the link for sound goes" until_true 10 sco worn 0; }

@@ -34,6 +34,7 @@ static void load(void) {
     LOAD(context_get_sink_info_list)
     LOAD(context_set_card_profile_by_index)
     LOAD(context_suspend_source_by_name)
+    LOAD(context_suspend_sink_by_name)
     LOAD(operation_unref)
     LOAD(proplist_gets)
     LOAD(strerror)

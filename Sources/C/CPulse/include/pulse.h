@@ -26,6 +26,7 @@ struct ptt_pulse {
     __typeof__(&pa_context_get_sink_info_list) context_get_sink_info_list;
     __typeof__(&pa_context_set_card_profile_by_index) context_set_card_profile_by_index;
     __typeof__(&pa_context_suspend_source_by_name) context_suspend_source_by_name;
+    __typeof__(&pa_context_suspend_sink_by_name) context_suspend_sink_by_name;
     __typeof__(&pa_operation_unref) operation_unref;
     __typeof__(&pa_proplist_gets) proplist_gets;
     __typeof__(&pa_strerror) strerror;
