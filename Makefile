@@ -71,6 +71,7 @@ vm: deb test-programs
 	Tests/VM/run-accessories
 	Tests/VM/run-system
 	Tests/VM/run-sound
+	Tests/VM/run-worn
 vm-accessories: deb
 	Tests/VM/run-accessories
 # With Fedora's and Arch's bus in place of dbus-daemon.
