@@ -51,6 +51,7 @@ struct Status: AsyncParsableCommand {
         if accessories.isEmpty { lines.append("Accessories  none configured") }
         for (index, accessory) in accessories.enumerated() {
             lines.append((index == 0 ? "Accessories  " : "             ") + AccessoryList.line(accessory))
+            if !accessory.sound.isEmpty { lines.append("             sound: \(accessory.sound)") }
             if !accessory.problem.isEmpty { lines.append("             \(accessory.problem)") }
         }
         return lines

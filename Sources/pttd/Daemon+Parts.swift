@@ -234,6 +234,7 @@ extension Daemon {
             await clock.stop()
             await setup.stop()
             await accessories.stop()
+            await headsets.close()
             await dependencies.commands?.stop()
             await calls.stop()
             await foreground.stop()

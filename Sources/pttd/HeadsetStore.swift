@@ -40,9 +40,11 @@ struct HeadsetStore: Sendable {
             let milliseconds = try JSONDecoder().decode([String: [Int]].self, from: Data(bytes))
             return milliseconds.mapValues { $0.prefix(64).map { .milliseconds(min(10_000, max(0, $0))) } }
         } catch {
+            // What is no file would be in the way of what is kept from now on.
+            let aside = (error as? FileError)?.isDamage == true ? try? AtomicFile.setAside(path) : nil
             logger.warning(
                 "what was learned about headsets cannot be read; the first press on each takes longer",
-                metadata: ["file": "\(path)", "why": "\(error)"])
+                metadata: ["file": "\(path)", "why": "\(error)", "set-aside": "\(aside ?? "no")"])
             return [:]
         }
     }

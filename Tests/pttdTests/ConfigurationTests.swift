@@ -55,6 +55,7 @@ import Vocabulary
             talk-time-limit = "2min"
             [audio]
             microphone = "plughw:Headset"
+            bluetooth-link = "kept"
             fallback-microphone = "plughw:CARD=PCH"
             fallback-speaker = "default"
             microphone-watch = false
@@ -84,6 +85,7 @@ import Vocabulary
             [accessory.vest]
             address = "c4:11:22:33:44:55"
             gesture = "toggle"
+            sound = "c4:11:22:33:44:56"
             """)
         #expect(configuration.displayName == "Gate 3")
         #expect(configuration.bus == .address("unix:path=/run/one"))
@@ -92,6 +94,9 @@ import Vocabulary
         #expect(configuration.link?.port == 4433)
         #expect(configuration.talkTimeLimit == .seconds(120))
         #expect(configuration.microphone == .alsa("plughw:Headset"))
+        #expect(!configuration.followsMicrophone && !configuration.followsSpeaker)
+        #expect(configuration.bluetoothLink == .kept)
+        #expect(configuration.accessories.accessories.first?.sound == .device(address: "C4:11:22:33:44:56"))
         #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
         #expect(configuration.fallbackMicrophone == .alsa("plughw:CARD=PCH"))
         #expect(configuration.fallbackSpeaker == .alsa("default"))
@@ -117,6 +122,24 @@ import Vocabulary
         #expect(configuration.accessories.accessories.first?.gesture == .toggle)
     }
 
+    @Test func `what is worn is used unless a device is named, and the fallback stands in for it`() throws {
+        let defaults = try read("")
+        #expect(defaults.followsMicrophone && defaults.followsSpeaker && defaults.bluetoothLink == .onPress)
+        #expect(defaults.microphone == .alsa("default"))
+        let worn = try read(
+            """
+            [audio]
+            microphone = "accessory"
+            fallback-microphone = "plughw:CARD=PCH"
+            speaker = "accessory"
+            """)
+        #expect(worn.followsMicrophone && worn.followsSpeaker)
+        #expect(worn.microphone == .alsa("plughw:CARD=PCH") && worn.fallbackMicrophone == nil)
+        #expect(worn.speaker == .alsa("default"))
+        let half = try read("[audio]\nmicrophone = \"plughw:CARD=PCH\"")
+        #expect(!half.followsMicrophone && half.followsSpeaker)
+    }
+
     @Test(arguments: [
         ("[audoi]\ntones = true", "pttd.toml:1:2", "did you mean 'audio'?"),
         ("[audio]\ngain = \"31 dB\"", "pttd.toml:2:8", "from -20 to 30"),
@@ -126,6 +149,8 @@ import Vocabulary
         ("[audio]\nvoice-language = \"fr\"", "pttd.toml:2:18", "voice = \"espeak-ng\""),
         ("[audio]\nannounce-talker = true", "pttd.toml:2:19", "voice = \"espeak-ng\""),
         ("[audio]\nvoice = \"espeak-ng\"\nannounce-talker = 1", "pttd.toml:3:19", "true"),
+        ("[audio]\nbluetooth-link = \"always\"", "pttd.toml:2:18", "\"kept\""),
+        ("[accessory.vest]\nname = \"x\"\nsound = \"yes\"", "pttd.toml:3:9", "\"none\""),
         ("[audio]\nmicrofone = \"x\"", "pttd.toml:2:1", "did you mean 'microphone'?"),
         ("[audio]\nrelease-tail = 200", "pttd.toml:2:16", "with its unit"),
         ("[audio]\nrelease-tail = \"1h\"", "pttd.toml:2:16", "out of range"),
