@@ -121,6 +121,10 @@ check "the device opens its line again" vbt worn dial
 check "its microphone is back" until_true 20 microphone_there
 sleep 2; talk 3; heard "headset back" worn; settle "$server: headset back"
 link_goes; check "nobody records outside of a press" nobody_records
+pttctl accessory test --sound --seconds 8 vest --bus unix:path=/run/talker.bus > "$out/test-sound.txt" 2>&1 & test=$!
+sleep 3; talk 2; settle "a test of its sound"
+check "the test of its sound succeeds" wait $test
+check "and says when it was heard" grep -q "heard [0-9]* ms after the last press" "$out/test-sound.txt" || cat "$out/test-sound.txt"
 end_talker
 
 # A kept link is up while nobody talks, without a recording.
