@@ -327,7 +327,8 @@ let package = Package(
         tests(
             "pttd", named: "pttd",
             [
-                "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient", "RelayProtocol",
+                "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient",
+                "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SpokenPrompts",
                 "SystemUI", "Vocabulary", "MonotonicTime",

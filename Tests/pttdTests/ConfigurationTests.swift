@@ -2,6 +2,7 @@ import Accessories
 import Audio
 import Bridge
 import FoundationEssentials
+import Headsets
 import PushToTalkCore
 import Recordings
 import RelayProtocol
