@@ -5,10 +5,11 @@ import Foundation
 do {
     let modules: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
-        "CSodium", "CNgtcp2", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings", "Logs",
+        "CSodium", "CNgtcp2", "CPulse", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings",
+        "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
         "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
-        "ChannelService", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
+        "ChannelService", "Headsets", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
         let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")
@@ -30,7 +31,7 @@ do {
                 "Configuration+Prompts.swift", "Configuration+Recordings.swift", "Configuration+Nearby.swift",
             ],
             [
-                "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "PushToTalkCore", "Recordings",
+                "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "Headsets", "PushToTalkCore", "Recordings",
                 "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary",
             ]),
         part(

@@ -6,6 +6,7 @@ import PlainText
 import PushToTalkCore
 import RelayProtocol
 
+@testable import Headsets
 @testable import QUIC
 @testable import RelayHTTP
 @testable import SpokenPrompts
@@ -15,6 +16,19 @@ import RelayProtocol
 private let device = String(repeating: "80", count: 32)
 
 let textFuzzers: [Fuzzer] = [
+    Fuzzer(
+        name: "headset-names", maximum: 600,
+        seeds: {
+            ["bluez_input.00_AA_01_01_00_02.0", "bluez_card.00:aa:01:01:00:02", "dev_00_AA_01_01_00_02"].map(utf8)
+        }
+    ) { bytes in
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard let address = HeadsetAddress.find(in: text) else { return }
+        expect(address.utf8.count == 17 && address == address.uppercased(), "an address has one form")
+        let plain = text.uppercased().replacing("_", with: ":")
+        expect(plain.contains(address), "it is in the text")
+        expect(HeadsetAddress.find(in: address) == address, "and is found again")
+    },
     Fuzzer(
         name: "push-request", maximum: 1_024,
         seeds: {
