@@ -1,6 +1,6 @@
 #!/bin/bash
 # A speaker-microphone with the hands-free profile and its sound, in the guest: first PipeWire with WirePlumber is the audio gateway, then
-# BlueALSA. Started by Tests/VM/run-worn on the host, which then judges the recordings (judge_worn.py).
+# BlueALSA. Started by Tests/VM/run-worn --probe on the host, which then judges the recordings (judge_worn.py).
 harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 . "$harness/worn-functions.sh"
