@@ -148,7 +148,10 @@ public struct HeadsetsStateMachine: Sendable {
             listed[service] = bounded
             follow()
             actions.append(.changed)
-        case .pressed(let id): press(id, at: now)
+        case .pressed(let id):
+            press(id, at: now)
+            // Of this press nothing is known yet, and what is the same again is to be seen as new.
+            if isWornPress, let talker, heardAfter.removeValue(forKey: talker) != nil { actions.append(.changed) }
         case .released:
             isWornPress = false
             awaitedUntil = nil

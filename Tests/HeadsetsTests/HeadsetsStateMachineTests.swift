@@ -294,6 +294,8 @@ private struct Rules {
         #expect(rules.sound.settling == .milliseconds(500))
         #expect(rules.learned?[vest]?.count == HeadsetsStateMachine.learnedMax)
         #expect(rules.machine.summary(of: "vest") == "microphone and speaker; heard 400 ms after the last press")
+        rules.send(.pressed(accessory: "vest"))
+        #expect(rules.machine.summary(of: "vest") == "microphone and speaker")
         var next = Rules(learned: rules.learned ?? [:])
         next.send(.listed([blueALSA], by: .blueALSA))
         next.send(.pressed(accessory: "vest"))
