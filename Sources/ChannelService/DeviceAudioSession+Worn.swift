@@ -14,7 +14,9 @@ extension DeviceAudioSession {
         }
         if case .missing(let reason) = sound.microphone {
             // The sound server may go on with another source, unasked.
-            if let worn, current === worn, worn.burst != nil { lost(worn, reason) }
+            if let worn, worn.burst != nil {
+                if current === worn { lost(worn, reason) } else { worn.abort() }
+            }
             // What comes back has been connected anew, and is doubted no more.
             wornChoice.forget()
         }

@@ -56,8 +56,11 @@ struct MicrophoneChoice: Equatable {
         if used == .fallback { soundSince = now }
     }
 
-    /// The main microphone has gone: what was known of it is void.
-    mutating func forget() { isDoubted = false }
+    /// The main microphone has gone: what was known of it is void, and a trial is over.
+    mutating func forget() {
+        isDoubted = false
+        soundSince = nil
+    }
 
     /// The transmission is over.
     mutating func end(at now: Instant) {

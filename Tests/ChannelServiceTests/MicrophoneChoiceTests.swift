@@ -116,4 +116,18 @@ import Vocabulary
         let packets = recent.again(1, at: start).packets
         #expect(packets.count == RecentSpeech.packetsMax && packets.last?.sequence == 999)
     }
+
+    @Test func `a microphone that has gone is neither doubted nor on trial`() {
+        let now = Instant(nanoseconds: 1_000_000_000)
+        var choice = MicrophoneChoice(hasFallback: true)
+        #expect(choice.begin(at: now) == .main)
+        #expect(choice.isUseless(.main) == .fallback)
+        choice.end(at: now)
+        #expect(choice.begin(at: now) == .fallback && choice.isOnTrial)
+        choice.forget()
+        #expect(!choice.isOnTrial && !choice.isDoubted)
+        #expect(choice.isUseless(.fallback) == nil, "it is not gone back to")
+        choice.end(at: now)
+        #expect(choice.begin(at: now) == .main)
+    }
 }
