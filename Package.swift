@@ -56,6 +56,13 @@ let nio: [Target.Dependency] = [
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
 
+/// The same for a client of WebSockets.
+let webSocket: [Target.Dependency] = [
+    .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+    .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
+    .product(name: "NIOWebSocket", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+]
+
 let package = Package(
     name: "pttd",
     products: [
@@ -122,6 +129,7 @@ let package = Package(
             // Not compiled here: the source of Generated/, and how it is made.
             exclude: ["relay.proto", "Makefile"]),
         module("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
+        module("WebSocketClient", ["Reactor"] + webSocket),
         module("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
         module("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
 
@@ -246,6 +254,7 @@ let package = Package(
         tests(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
+        tests("WebSocketClient", named: "WebSocketClient", ["Reactor", "MonotonicTime"] + webSocket),
         tests("DBus", named: "DBus", ["BusTestSupport", "CDBus", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
