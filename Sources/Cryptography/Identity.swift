@@ -80,8 +80,6 @@ public struct Identity: Sendable {
 extension PublicKeyPin {
     /// The pin of the public key in a certificate (DER), as a peer presents it in TLS.
     public init(certificateDER: [UInt8]) throws(CryptographyError) {
-        let certificate = try Certificate()
-        try certificate.importDER(certificateDER)
-        self = try certificate.pin()
+        self = try Certificate(der: certificateDER).pin()
     }
 }

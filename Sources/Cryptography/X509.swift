@@ -4,7 +4,7 @@ import Glibc
 
 /// A private key of GnuTLS.
 final class PrivateKey {
-    fileprivate let handle: gnutls_x509_privkey_t
+    let handle: gnutls_x509_privkey_t
 
     init() throws(CryptographyError) {
         var handle: gnutls_x509_privkey_t?
@@ -53,6 +53,12 @@ final class Certificate {
         try check(gnutls_x509_crt_init(&handle))
         guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
         self.handle = handle
+    }
+
+    /// Reads a certificate in DER.
+    convenience init(der bytes: [UInt8]) throws(CryptographyError) {
+        try self.init()
+        try importDER(bytes)
     }
 
     deinit {
@@ -106,13 +112,18 @@ final class Certificate {
     }
 
     func pin() throws(CryptographyError) -> PublicKeyPin {
+        PublicKeyPin(subjectPublicKeyInfo: try subjectPublicKeyInfo())
+    }
+
+    /// The public key in DER (RFC 5280, section 4.1).
+    func subjectPublicKeyInfo() throws(CryptographyError) -> [UInt8] {
         var key: gnutls_pubkey_t?
         try check(gnutls_pubkey_init(&key))
         defer { gnutls_pubkey_deinit(key) }
         try check(gnutls_pubkey_import_x509(key, handle, 0))
         var datum = gnutls_datum_t()
         try check(gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &datum))
-        return PublicKeyPin(subjectPublicKeyInfo: take(datum))
+        return take(datum)
     }
 
     func export(_ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) -> [UInt8] {
@@ -133,7 +144,7 @@ final class Certificate {
 
 /// The bytes of a datum that GnuTLS allocated, which is freed: by free(3), which `gnutls_free` is unless a program
 /// changes it, and that global variable is out of Swift's reach.
-private func take(_ datum: gnutls_datum_t) -> [UInt8] {
+func take(_ datum: gnutls_datum_t) -> [UInt8] {
     defer { free(datum.data) }
     return [UInt8](UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
 }

@@ -28,11 +28,13 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     public var pin: PublicKeyPin
     /// The media key, epoch 0, of an end-to-end channel; nil when the relay gives the key.
     public var mediaKey: MediaKey?
+    /// Where the relay takes links over TLS; nil: the link does not say.
+    public var web: WebPlace?
 
     /// A link with all its values. Throws when `host` is not a host or `port` is 0.
     public init(
         host: String, port: UInt16, channelName: DisplayName, channel: ChannelID, token: InvitationToken,
-        pin: PublicKeyPin, mediaKey: MediaKey? = nil
+        pin: PublicKeyPin, mediaKey: MediaKey? = nil, web: WebPlace? = nil
     ) throws(InvitationLinkError) {
         guard Self.isHost(host) else { throw .badHost(host) }
         guard port > 0 else { throw .badPort("0") }
@@ -43,6 +45,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         self.token = token
         self.pin = pin
         self.mediaKey = mediaKey
+        self.web = web
     }
 
     /// Reads a link. Spaces around it, as they come with copying, do not matter, nor the case of the scheme, the channel's UUID
@@ -64,6 +67,9 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
             Base64URL.decode($0).flatMap { InvitationToken($0) }
         }
         pin = try Self.value("pin", in: parameters, "is not 32 bytes of base64url") { PublicKeyPin($0) }
+        if parameters["web"] != nil {
+            web = try Self.value("web", in: parameters, "is neither PORT nor HOST:PORT") { WebPlace($0) }
+        }
         guard parameters["key"] != nil else { return }
         mediaKey = try Self.value("key", in: parameters, "is not 16 to 64 bytes of base64url") {
             Base64URL.decode($0).flatMap { MediaKey(epoch: 0, baseKey: $0) }
@@ -80,6 +86,7 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
     public var text: String {
         var link = "\(Self.scheme)://\(place)/\(PercentEncoding.encode(channelName.text))"
         link += "?channel=\(channel)&token=\(Base64URL.encode(token.bytes))&pin=\(pin)"
+        if let web { link += "&web=\(PercentEncoding.encode(web.text))" }
         if let mediaKey { link += "#key=\(Base64URL.encode(mediaKey.baseKey))" }
         return link
     }

@@ -108,6 +108,8 @@ public enum ServerMessage: Sendable, Hashable {
         public var offersLateEntry = false
         /// How many bursts it keeps when they are over, and for how long after their end.
         public var retention = BurstRetention.off
+        /// Where the relay takes links over TLS; nil: nowhere.
+        public var web: WebPlace?
 
         /// An answer with all its values. More `members` than the maximum are a programming error.
         public init(

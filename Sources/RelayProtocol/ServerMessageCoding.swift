@@ -171,6 +171,7 @@ extension ServerMessage.Welcome {
         for taken in wire.moreFloors { moreFloors.append(try ServerMessage.FloorTaken(taken)) }
         offersLateEntry = wire.lateEntry
         retention = try BurstRetention(wire)
+        if !wire.web.isEmpty { web = try valid(WebPlace(wire.web), "web", "is neither PORT nor HOST:PORT") }
     }
 
     fileprivate var wire: Pttd_Relay_V1_Welcome {
@@ -192,6 +193,7 @@ extension ServerMessage.Welcome {
         wire.lateEntry = offersLateEntry
         wire.keptBursts = UInt32(retention.bursts)
         wire.keptTimeMs = retention.time.wireMilliseconds
+        if let web { wire.web = web.text }
         return wire
     }
 }

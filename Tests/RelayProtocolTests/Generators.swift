@@ -79,6 +79,7 @@ extension SeededGenerator {
         welcome.offersLateEntry = oneIn()
         welcome.retention = BurstRetention(
             bursts: Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self), time: milliseconds())
+        welcome.web = oneIn() ? nil : WebPlace(oneIn() ? "443" : place().description)
         return welcome
     }
 

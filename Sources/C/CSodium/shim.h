@@ -1,8 +1,9 @@
-// libsodium, for the MAC on every packet that a relay sends, and for the group in which a code is proved.
+// libsodium, for the MAC on every packet that a relay sends, for the group in which a code is proved, and for X25519.
 #pragma once
 
 #include <stddef.h>
 #include <sodium/crypto_core_ristretto255.h>
+#include <sodium/crypto_scalarmult_curve25519.h>
 #include <sodium/crypto_scalarmult_ristretto255.h>
 #include <sodium/crypto_shorthash_siphash24.h>
 

@@ -1362,6 +1362,12 @@ public nonisolated struct Pttd_Relay_V1_Welcome: @unchecked Sendable {
     set {_uniqueStorage()._keptTimeMs = newValue}
   }
 
+  /// Where the relay takes links over TLS, as PORT or HOST:PORT, at most 300 bytes. Empty: nowhere.
+  public var web: String {
+    get {_storage._web}
+    set {_uniqueStorage()._web = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -3277,7 +3283,7 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{4}$late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{4}$late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0\u{1}web\0")
 
   fileprivate class _StorageClass {
     var _ssrc: UInt32 = 0
@@ -3297,6 +3303,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
     var _lateEntry: Bool = false
     var _keptBursts: UInt32 = 0
     var _keptTimeMs: UInt32 = 0
+    var _web: String = String()
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3324,6 +3331,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       _lateEntry = source._lateEntry
       _keptBursts = source._keptBursts
       _keptTimeMs = source._keptTimeMs
+      _web = source._web
     }
   }
 
@@ -3359,6 +3367,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         case 50: try { try decoder.decodeSingularBoolField(value: &_storage._lateEntry) }()
         case 51: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptBursts) }()
         case 52: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptTimeMs) }()
+        case 53: try { try decoder.decodeSingularStringField(value: &_storage._web) }()
         default: break
         }
       }
@@ -3422,6 +3431,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       if _storage._keptTimeMs != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._keptTimeMs, fieldNumber: 52)
       }
+      if !_storage._web.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._web, fieldNumber: 53)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3448,6 +3460,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         if _storage._lateEntry != rhs_storage._lateEntry {return false}
         if _storage._keptBursts != rhs_storage._keptBursts {return false}
         if _storage._keptTimeMs != rhs_storage._keptTimeMs {return false}
+        if _storage._web != rhs_storage._web {return false}
         return true
       }
       if !storagesAreEqual {return false}
