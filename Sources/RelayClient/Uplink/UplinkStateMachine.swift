@@ -93,6 +93,9 @@ public struct UplinkStateMachine: Sendable {
         case .linkComing:
             if link == .closed { link = .coming }
             return []
+        case .linkMoving:
+            if link == .ready { link = .coming }
+            return []
         case .linkLost: return linkLost(at: now)
         case .linkClosed: return linkClosed()
         case .begin(let id, let priority): return begin(id, priority: priority, at: now)
