@@ -254,7 +254,9 @@ let package = Package(
         tests(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
-        tests("WebSocketClient", named: "WebSocketClient", ["Reactor", "MonotonicTime"] + webSocket),
+        tests(
+            "WebSocketClient", named: "WebSocketClient",
+            ["WebTestSupport", "Cryptography", "Reactor"] + webSocket),
         tests("DBus", named: "DBus", ["BusTestSupport", "CDBus", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
@@ -397,6 +399,10 @@ let package = Package(
 
         // What the tests of several modules, the demonstration and the benchmark use.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
+        // Servers and proxies on loopback, for links over TLS.
+        .target(
+            name: "WebTestSupport", dependencies: ["Cryptography"] + webSocket, path: "Tests/Support/WebTestSupport",
+            swiftSettings: swiftSettings),
         // A small BlueZ for the rules of accessories. It sees what the module keeps to itself.
         .target(
             name: "AccessoryTestSupport", dependencies: ["Accessories", "BlueZ", "MonotonicTime"],

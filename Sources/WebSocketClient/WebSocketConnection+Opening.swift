@@ -7,7 +7,7 @@ import NIOTLS
 import NIOWebSocket
 
 #if canImport(Glibc)
-    import Glibc
+import Glibc
 #endif
 
 extension WebSocketConnection {
@@ -69,16 +69,19 @@ extension WebSocketConnection {
         let upgrader = NIOWebSocketClientUpgrader(
             maxFrameSize: request.messageBytesMaximum, automaticErrorHandling: false
         ) { channel, response in
-            channel.eventLoop.makeCompletedFuture {
-                guard response.headers.first(name: "Sec-WebSocket-Protocol") == self.request.subprotocol else {
-                    throw WebSocketError.notWebSocket(
-                        host: self.request.authority, why: "it does not offer '\(self.request.subprotocol)'")
+            channel.eventLoop.makeCompletedFuture { [request = self.request] in
+                guard response.headers.first(name: "Sec-WebSocket-Protocol") == request.subprotocol else {
+                    // Nobody else looks at what is thrown here.
+                    let error = WebSocketError.notWebSocket(
+                        host: request.authority, why: "it does not offer '\(request.subprotocol)'")
+                    self.fail { _ in error }
+                    throw error
                 }
                 let pipeline = channel.pipeline.syncOperations
                 try pipeline.addHandler(
                     NIOWebSocketFrameAggregator(
                         minNonFinalFragmentSize: 0, maxAccumulatedFrameCount: 256,
-                        maxAccumulatedFrameSize: self.request.messageBytesMaximum))
+                        maxAccumulatedFrameSize: request.messageBytesMaximum))
                 try pipeline.addHandler(MessageHandler(self))
                 box.value.isDone = true
                 self.opened()
@@ -220,7 +223,6 @@ private final class OpeningHandler: ChannelInboundHandler, RemovableChannelHandl
         let host = connection.request.authority
         connection.fail { stage in
             switch error {
-            case let error as WebSocketError: error
             case NIOSSLError.handshakeFailed(let why): .tls(host: host, why: "\(why)")
             case is HTTPParserError: .notWebSocket(host: host, why: "what it sends is not HTTP")
             case is NIOHTTPClientUpgradeError: .notWebSocket(host: host, why: "its answer to the request is wrong")

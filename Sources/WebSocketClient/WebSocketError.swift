@@ -70,7 +70,8 @@ public enum WebSocketError: Error, Hashable, Sendable, CustomStringConvertible {
         case .timeout(let host, .tls): "\(host) does not complete the TLS handshake"
         case .timeout(let host, .upgrade): "\(host) does not answer the request"
         case .ended(let host, .proxy): "the proxy ended the connection to \(host)"
-        case .ended(let host, .tls): "the connection to \(host) ended in the TLS handshake; something between may forbid it"
+        case .ended(let host, .tls):
+            "the connection to \(host) ended in the TLS handshake; something between may forbid it"
         case .ended(let host, _): "\(host) ended the connection before it answered"
         case .system(let why): "\(why)"
         }

@@ -50,7 +50,9 @@ public struct FloorView: Sendable {
 
     private func outlook(of asked: UInt8) -> FloorOutlook {
         if rules.isListenOnly { return .listenOnly }
-        if priorities.count < talkersMaximum || priorities.values.contains(where: { overrides(asked, $0) }) { return .idle }
+        if priorities.count < talkersMaximum || priorities.values.contains(where: { overrides(asked, $0) }) {
+            return .idle
+        }
         return rules.hasQueue ? .queueable : .unknown
     }
 

@@ -189,7 +189,8 @@ public struct RelayClientStateMachine: Sendable {
         case (.connecting, .violation(let what)), (.joining, .violation(let what)), (.ready, .violation(let what)):
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
-            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered), (_, .joinLost),
+            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (_, .joinLost),
             (_, .networkChanged), (_, .relayFound), (_, .wanted),
             (.waiting, _):
             return []
