@@ -189,6 +189,13 @@ let package = Package(
                 lifecycle,
                 log,
             ] + nio, resources: [.embedInCode("Page")]),
+        module(
+            "RelayWeb",
+            [
+                "RelayHTTP", "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", "CLinux", hummingbird,
+                lifecycle, log, .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOWebSocket", package: "swift-nio"),
+            ] + nio, resources: [.embedInCode("Page")]),
 
         // Layer 6: arguments, configuration, assembly.
         executable(
@@ -214,8 +221,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayHTTP", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "Settings", "Files",
-                "Reactor",
+                "RelayServer", "RelayHTTP", "RelayWeb", "RelayStore", "RelayProtocol", "QUIC", "Cryptography",
+                "Settings", "Files", "Reactor",
                 "Logs", "Terminal", "MonotonicTime", "Version", "CQREncode", arguments, lifecycle, log,
             ], small: true),
 

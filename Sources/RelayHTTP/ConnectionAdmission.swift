@@ -3,19 +3,26 @@ import MonotonicTime
 
 /// Keeps the connections of a port. When there are too many, of an address or of all, a newcomer takes the place of the oldest one that
 /// has proven nothing; after these, of the one that has been silent longest. So silent connections keep nobody waiting.
-struct ConnectionAdmission {
+package struct ConnectionAdmission {
     /// How many there may be.
-    struct Limits {
+    package struct Limits {
         /// Of all addresses.
         var connections: Int
         /// Of one address; of one /64 network of IPv6.
         var connectionsPerAddress: Int
         /// How long a proven connection has to be silent before it yields.
         var silence: Duration
+
+        /// Limits of a port.
+        package init(connections: Int, connectionsPerAddress: Int, silence: Duration) {
+            self.connections = connections
+            self.connectionsPerAddress = connectionsPerAddress
+            self.silence = silence
+        }
     }
 
     /// Names a connection, once.
-    typealias ID = UInt64
+    package typealias ID = UInt64
 
     /// What becomes of a newcomer.
     enum Verdict: Equatable {
@@ -26,7 +33,7 @@ struct ConnectionAdmission {
     }
 
     private struct Connection {
-        let address: String
+        let address: String?
         let acceptedAt: Instant
         var isProven = false
         var readAt: Instant
@@ -41,9 +48,9 @@ struct ConnectionAdmission {
     /// Connections that are there.
     var count: Int { connections.count }
 
-    /// Somebody has connected.
-    mutating func accept(from address: String, at now: Instant) -> Verdict {
-        let ofAddress = connections.count { $0.value.address == address }
+    /// Somebody has connected; nil: through a proxy, whose connections are those of many.
+    mutating func accept(from address: String?, at now: Instant) -> Verdict {
+        let ofAddress = address.map { address in connections.count { $0.value.address == address } } ?? 0
         var victim: ID?
         if ofAddress >= limits.connectionsPerAddress {
             victim = yielding(at: now) { $0.address == address }

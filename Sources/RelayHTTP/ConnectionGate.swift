@@ -14,13 +14,18 @@ final class ConnectionGate: Sendable {
     }
 
     private let state: Mutex<State>
+    /// Addresses, as text, of reverse proxies.
+    private let proxies: Set<String>
 
-    init(_ limits: ConnectionAdmission.Limits) { state = Mutex(State(admission: ConnectionAdmission(limits))) }
+    init(_ limits: ConnectionAdmission.Limits, proxies: Set<String> = []) {
+        state = Mutex(State(admission: ConnectionAdmission(limits)))
+        self.proxies = proxies
+    }
 
     /// Lets a new connection in, in the place of another one if there are too many; nil: it is not let in.
     func admit(_ channel: any Channel) -> ConnectionAdmission.ID? {
         let (id, dropped): (ConnectionAdmission.ID?, (any Channel)?) = state.withLock { state in
-            switch state.admission.accept(from: Self.address(of: channel), at: .now) {
+            switch state.admission.accept(from: address(of: channel), at: .now) {
             case .refuse: return (nil, nil)
             case .admit(let id, let dropping):
                 state.channels[id] = channel
@@ -42,10 +47,12 @@ final class ConnectionGate: Sendable {
         }
     }
 
-    /// Whoever has one address of an IPv6 network can have all of its /64.
-    private static func address(of channel: any Channel) -> String {
+    /// Whoever has one address of an IPv6 network can have all of its /64. Nil: a proxy.
+    private func address(of channel: any Channel) -> String? {
         guard let address = channel.remoteAddress else { return "" }
         let text = address.ipAddress ?? ""
+        let plain = text.hasPrefix("::ffff:") ? String(text.dropFirst(7)) : text
+        if proxies.contains(plain) { return nil }
         var bytes = [UInt8](repeating: 0, count: 16)
         guard case .v6 = address, inet_pton(AF_INET6, text, &bytes) == 1 else { return text }
         // An IPv4 address as a socket for both sees it is told apart by its last four bytes.

@@ -3,21 +3,27 @@ import MonotonicTime
 import NIOCore
 
 /// The timeouts of a connection.
-struct ConnectionTimeouts {
+package struct ConnectionTimeouts {
     /// How long a request may take, from the first byte of its head to the last byte of its answer; nil: enforced
     /// elsewhere.
     var requestTime: Duration?
     /// How much its peer may leave unread.
     var unread: UnreadAnswers.Limits
+
+    /// Timeouts of a connection; `unreadBytes` is how much its peer may leave unread, nil: any.
+    package init(requestTime: Duration?, unreadTime: Duration, unreadBytes: Int?) {
+        self.requestTime = requestTime
+        unread = UnreadAnswers.Limits(time: unreadTime, bytes: unreadBytes)
+    }
 }
 
 /// Stands next to the socket.
-final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
-    typealias InboundIn = NIOAny
-    typealias OutboundIn = IOData
+package final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
+    package typealias InboundIn = NIOAny
+    package typealias OutboundIn = IOData
 
     /// What the other handlers tell, as an outbound event.
-    enum Event: Sendable {
+    package enum Event: Sendable {
         /// A request's head is there.
         case requestBegan
         /// Its answer has been handed over to be written.
@@ -42,22 +48,22 @@ final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     // Time counts from the beginning of the connection.
-    func handlerAdded(context: ChannelHandlerContext) { start(context) }
+    package func handlerAdded(context: ChannelHandlerContext) { start(context) }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
+    package func handlerRemoved(context: ChannelHandlerContext) {
         stop()
         unreadTimer?.cancel()
         unreadTimer = nil
         gate.closed(id)
     }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         gate.read(id)
         start(context)
         context.fireChannelRead(data)
     }
 
-    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+    package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let count = unwrapOutboundIn(data).readableBytes
         guard unread.add(count, at: .now) else {
             promise?.fail(ChannelError.ioOnClosedChannel)
@@ -72,7 +78,7 @@ final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandler {
         watchUnread(context)
     }
 
-    func triggerUserOutboundEvent(
+    package func triggerUserOutboundEvent(
         context: ChannelHandlerContext, event: Any, promise: EventLoopPromise<Void>?
     ) {
         guard let event = event as? Event else {

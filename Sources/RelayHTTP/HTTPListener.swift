@@ -6,31 +6,34 @@ import NIOCore
 import NIOPosix
 
 /// Why a port cannot be listened on.
-struct ListenFailure: Error {
-    let reason: String
+package struct ListenFailure: Error {
+    package let reason: String
 }
 
-/// Listens and answers, on one thread of its own.
-enum HTTPListener {
+/// Listens and answers, on one thread.
+package enum HTTPListener {
     /// Serves until the task is cancelled or the service group shuts down.
     ///
     /// - Parameters:
     ///   - admission: How many connections there may be; newcomers take the place of those that have proven nothing.
+    ///   - proxies: Addresses whose connections are bounded only by the number of all: reverse proxies.
     ///   - timeouts: The timeouts of a connection.
+    ///   - group: The thread, which stays when this returns; nil: one of its own.
     ///   - listening: Told the port, once.
     /// - Throws: `ListenFailure`.
-    static func serve<Child: ServerChildChannel>(
+    package static func serve<Child: ServerChildChannel>(
         _ child: Child, address: String, port: UInt16, admission: ConnectionAdmission.Limits,
-        timeouts: ConnectionTimeouts, logger: Logger,
+        proxies: Set<String> = [],
+        timeouts: ConnectionTimeouts, on own: MultiThreadedEventLoopGroup? = nil, logger: Logger,
         listening: @escaping @Sendable (UInt16) async -> Void
     ) async throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let group = own ?? MultiThreadedEventLoopGroup(numberOfThreads: 1)
         var quiet = logger
         // What the server says of itself is said better by the relay.
         quiet.logLevel = max(.warning, logger.logLevel)
         let server = Server(
             childChannelSetup: AdmittedChannel(
-                base: child, gate: ConnectionGate(admission), timeouts: timeouts),
+                base: child, gate: ConnectionGate(admission, proxies: proxies), timeouts: timeouts),
             configuration: ServerConfiguration(address: .hostname(address, port: Int(port))),
             onServerRunning: { channel in
                 await pauseWhenShort(channel, logger: logger)
@@ -50,7 +53,7 @@ enum HTTPListener {
         } catch {
             result = .failure(error)
         }
-        try await group.shutdownGracefully()
+        if own == nil { try await group.shutdownGracefully() }
         try result.get()
     }
 

@@ -96,7 +96,7 @@ public struct OperatorEndpoint: Service {
                 timeouts: .init(
                     requestTime: configuration.requestTime,
                     // One answer at a time is written, however long.
-                    unread: .init(time: configuration.requestTime, bytes: nil)), logger: logger, listening: onListening)
+                    unreadTime: configuration.requestTime, unreadBytes: nil), logger: logger, listening: onListening)
         } catch let error as ListenFailure {
             throw OperatorEndpointError.listen(
                 "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)

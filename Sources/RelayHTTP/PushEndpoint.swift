@@ -118,7 +118,7 @@ public struct PushEndpoint: Service {
                     silence: configuration.limits.silence),
                 timeouts: .init(
                     requestTime: nil,
-                    unread: .init(time: configuration.limits.requestTime, bytes: configuration.limits.unreadBytes)),
+                    unreadTime: configuration.limits.requestTime, unreadBytes: configuration.limits.unreadBytes),
                 logger: logger, listening: onListening)
         } catch let error as ListenFailure {
             throw PushEndpointError.listen(

@@ -91,6 +91,15 @@ public struct InvitationLink: Hashable, Sendable, CustomStringConvertible {
         return link
     }
 
+    /// The address of the page by which a browser is a member: the link without its scheme behind `#`, which browsers send to nobody. Nil
+    /// when the relay serves no page. It holds the same secrets.
+    public var pageAddress: String? {
+        guard let place = web?.place(besides: host) else { return nil }
+        let authority = place.port == 443 ? String(place.description.dropLast(4)) : place.description
+        let rest = text.dropFirst(Self.scheme.count + 3).replacing("#key=", with: "&key=")
+        return "https://\(authority)/#\(rest)"
+    }
+
     /// Channel and relay, without the secrets: for logs.
     public var description: String { "\(channelName) at \(host) port \(port)" }
 

@@ -9,6 +9,9 @@ extension ClientMessage {
 
     /// The message with its length in front, as it goes on the control stream.
     public func framed() -> [UInt8] { wire.framed() }
+
+    /// The message without a length, for a transport that keeps messages apart.
+    public func encoded() -> [UInt8] { wire.encoded() }
 }
 
 extension ServerMessage {
@@ -19,6 +22,9 @@ extension ServerMessage {
 
     /// The message with its length in front, as it goes on the control stream.
     public func framed() -> [UInt8] { wire.framed() }
+
+    /// The message without a length, for a transport that keeps messages apart.
+    public func encoded() -> [UInt8] { wire.encoded() }
 }
 
 extension SwiftProtobuf.Message {
@@ -32,11 +38,16 @@ extension SwiftProtobuf.Message {
     }
 
     fileprivate func framed() -> [UInt8] {
+        let body = encoded()
+        return UInt32(body.count).bigEndianBytes + body
+    }
+
+    fileprivate func encoded() -> [UInt8] {
         do {
             let body: [UInt8] = try serializedBytes()
             // Every value that fills these messages is bounded, so this holds for whatever a caller can make.
             precondition(body.count <= RelayProtocolLimits.messageByteCountMaximum)
-            return UInt32(body.count).bigEndianBytes + body
+            return body
         } catch {
             preconditionFailure("proto3 messages of these types always serialize: \(error)")
         }

@@ -33,6 +33,10 @@ public struct RelayServerConfiguration: Sendable {
     /// Threads that help a worker which has a packet for hundreds of listeners, 0 to `helpersMaximum`: the last of them hears it sooner.
     /// They help one worker at a time, and sleep otherwise. See `helpers(forProcessors:workers:)`.
     public var helpers = 0
+    /// Has the connections that come over TLS; nil: none do.
+    public var web: RelayWebWorker?
+    /// Where clients reach that, for `Welcome`; nil: they are not told.
+    public var webPlace: WebPlace?
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys

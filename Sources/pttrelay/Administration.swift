@@ -13,7 +13,9 @@ extension RelayOptions {
     func administer(_ body: @escaping @Sendable (Administration) async throws -> Void) throws {
         do {
             let settings = try settings()
-            let administration = Administration(directory: stateDirectory(settings), host: host ?? settings.host)
+            let administration = Administration(
+                directory: stateDirectory(settings), host: host ?? settings.host,
+                web: settings.web.flatMap { $0.place(port: $0.listen.port) })
             try EventLoop.runProgram(named: "pttrelay") { _ in try await body(administration) }
         } catch let exit as ExitCode {
             throw exit
@@ -34,6 +36,8 @@ struct Administration {
     let directory: String
     /// The name in links; nil: that of the relay's last start.
     let host: String?
+    /// Where the relay takes links over TLS, in links; nil: nowhere.
+    let web: WebPlace?
 
     /// Asks for one thing.
     ///
@@ -61,6 +65,6 @@ struct Administration {
                     "the relay in \(directory) is running, but accepts no commands: it is starting, or another command uses "
                     + "its records; try again")
         }
-        return await (try Registrar(state: state, host: host, logger: logger)).answer(request)
+        return await (try Registrar(state: state, host: host, web: web, logger: logger)).answer(request)
     }
 }

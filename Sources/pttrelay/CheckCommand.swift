@@ -5,6 +5,7 @@ import Logging
 import RelayHTTP
 import RelayProtocol
 import RelayServer
+import RelayWeb
 import Settings
 import Terminal
 
@@ -24,6 +25,7 @@ struct CheckCommand: ParsableCommand {
             let settings = try relay.settings()
             let path = relay.config ?? RelaySettings.defaultPath()
             try Self.checkPushes(settings)
+            try Self.checkWeb(settings)
             Console.say(path.map { "\($0) is valid" } ?? "there is no configuration file; these are the defaults")
             for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
         } catch {
@@ -43,6 +45,13 @@ struct CheckCommand: ParsableCommand {
                 listenAddress: push.listen.address, listenPort: push.listen.port,
                 certificatePEM: try text(files.certificate), privateKeyPEM: try text(files.key), clients: push.clients),
             logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
+    }
+
+    /// The same of [web].
+    static func checkWeb(_ settings: RelaySettings) throws {
+        guard let files = settings.web?.files else { return }
+        let (certificate, key) = try PushSettings.contents(files)
+        try WebEndpoint.check(certificate, privateKeyPEM: key)
     }
 
     private static func threads(_ settings: RelaySettings) -> String {
@@ -77,6 +86,15 @@ struct CheckCommand: ParsableCommand {
                 "accepts pushes on TCP \(push.listen.text), from \(push.clients.count == 1 ? "1 certificate" : "\(push.clients.count) certificates")"
             )
             if push.clients.isEmpty { lines.append("warning: nobody may push: [push] has no client") }
+        }
+        if let web = settings.web {
+            let place = web.place(port: web.listen.port).map { ", in links as \($0)" } ?? ""
+            lines.append("takes links over TLS on TCP \(web.listen.text)\(place)")
+            if !web.hasTLS {
+                lines.append("leaves TLS to a reverse proxy: keep TCP \(web.listen.text) closed for everybody else")
+            } else if web.files == nil {
+                lines.append("warning: browsers do not trust the certificate that the relay makes; name one in [web]")
+            }
         }
         if let address = settings.operatorListen {
             lines.append("serves the operator's page on TCP \(address.text)")

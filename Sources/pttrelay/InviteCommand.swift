@@ -69,6 +69,11 @@ struct InviteCommand: ParsableCommand {
     @Flag(help: "List the channel's invitations, the latest first.")
     var list = false
 
+    @Flag(
+        help:
+            "Print the address of the relay's page for browsers instead of the link; needs [web] in the configuration.")
+    var web = false
+
     @Flag(inversion: .prefixedNo, help: "Draw the QR code. By default only in a terminal.")
     var qr: Bool?
 
@@ -104,8 +109,9 @@ struct InviteCommand: ParsableCommand {
             if let host = administration.host { link.host = host }
             if let port { link.port = port }
             if endToEnd { link.mediaKey = earlier?.mediaKey ?? newMediaKey() }
-            Console.say(link.text)
-            if qr ?? (isatty(STDOUT_FILENO) == 1) { draw(link) }
+            let text = try web ? page(link) : link.text
+            Console.say(text)
+            if qr ?? (isatty(STDOUT_FILENO) == 1) { draw(text) }
             if let number = invitation.number {
                 Console.complain("invitation \(number)" + expiry(invitation.expiresAt))
             }
@@ -133,8 +139,16 @@ extension InviteCommand {
             epoch: InvitationLink.mediaKeyEpoch, baseKey: SecureRandom.bytes(MediaKey.byteCountDefault))
     }
 
-    private func draw(_ link: InvitationLink) {
-        guard let code = QRCode(link.text) else {
+    private func page(_ link: InvitationLink) throws -> String {
+        guard let address = link.pageAddress else {
+            throw RelayStateError(
+                description: "the relay serves no page: add [web] to its configuration and restart it")
+        }
+        return address
+    }
+
+    private func draw(_ text: String) {
+        guard let code = QRCode(text) else {
             return Console.complain("pttrelay: the link is too long for a QR code")
         }
         Console.draw(code.lines.joined(separator: "\n") + "\n")

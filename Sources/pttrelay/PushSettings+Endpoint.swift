@@ -27,23 +27,26 @@ extension PushSettings {
 
     /// The server's certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own.
     func certificate(_ state: RelayState, logger: Logger) throws -> (String, String) {
-        if let files {
-            return (
-                String(decoding: try SettingsFile.contents(of: files.certificate), as: UTF8.self),
-                String(decoding: try SettingsFile.contents(of: files.key), as: UTF8.self)
-            )
-        }
-        let identity = try state.pushServerIdentity(try serverNames(state), logger: logger)
+        if let files { return try Self.contents(files) }
+        let identity = try state.serverIdentity(try Self.serverNames(state, listen), logger: logger)
         return (identity.certificatePEM, identity.privateKeyPEM)
     }
 
+    /// The texts of a certificate's file and its key's.
+    static func contents(_ files: (certificate: String, key: String)) throws(SettingsError) -> (String, String) {
+        (
+            String(decoding: try SettingsFile.contents(of: files.certificate), as: UTF8.self),
+            String(decoding: try SettingsFile.contents(of: files.key), as: UTF8.self)
+        )
+    }
+
     /// The names and addresses by which a client on this machine or in its network may know it.
-    private func serverNames(_ state: RelayState) throws -> [Identity.ServerName] {
+    static func serverNames(_ state: RelayState, _ listen: ListenAddress) throws -> [Identity.ServerName] {
         let own = ListenAddress(address: "::", port: 0).invitationHost
         var names: [Identity.ServerName] = []
         for text in [try state.host(), listen.invitationHost, own, "localhost", "127.0.0.1", "::1"] {
             guard let text else { continue }
-            let name: Identity.ServerName = Self.addressBytes(text).map { .address($0) } ?? .host(text)
+            let name: Identity.ServerName = addressBytes(text).map { .address($0) } ?? .host(text)
             if !names.contains(name) { names.append(name) }
         }
         return names

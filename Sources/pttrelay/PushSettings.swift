@@ -21,17 +21,7 @@ struct PushSettings {
     static func read(_ table: SettingsTable) -> PushSettings {
         var result = PushSettings()
         result.listen = (table.optional("listen", RelaySettings.listenAddress) ?? nil) ?? result.listen
-        let certificate = table.optional("certificate", .string)
-        let key = table.optional("key", .string)
-        switch (certificate, key) {
-        case (let certificate?, let key?): result.files = (certificate, key)
-        case (nil, nil): break
-        case (.some, nil):
-            table.problem("certificate", "has no key", "name the file of its key as 'key', or remove 'certificate'")
-        case (nil, .some):
-            table.problem(
-                "key", "has no certificate", "name the file of its certificate as 'certificate', or remove 'key'")
-        }
+        result.files = files(table)
         result.clients = table.tables("client", countMax: clientsMaximum).compactMap { client in
             // For people: whose certificate it is.
             _ = client.optional("name", .string)
@@ -41,6 +31,20 @@ struct PushSettings {
             return pin.flatMap { PushClient(pin: $0, topics: topics) }
         }
         return result
+    }
+
+    /// The files of a server's certificate and its key, if they are named; one of them alone is reported.
+    static func files(_ table: SettingsTable) -> (certificate: String, key: String)? {
+        switch (table.optional("certificate", .string), table.optional("key", .string)) {
+        case (let certificate?, let key?): return (certificate, key)
+        case (nil, nil): break
+        case (.some, nil):
+            table.problem("certificate", "has no key", "name the file of its key as 'key', or remove 'certificate'")
+        case (nil, .some):
+            table.problem(
+                "key", "has no certificate", "name the file of its certificate as 'certificate', or remove 'key'")
+        }
+        return nil
     }
 
     private static var pin: SettingType<PublicKeyPin?> {

@@ -42,7 +42,7 @@ extension Registrar {
         }
         let link = try InvitationLink(
             host: address.host, port: address.port, channelName: channel.name, channel: channel.id, token: token,
-            pin: pin)
+            pin: pin, web: web)
         return .invitation(
             .init(
                 link: link.text, isEndToEnd: channel.isEndToEnd, members: try store.memberCount(of: channel.id),

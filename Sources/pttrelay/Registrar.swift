@@ -23,16 +23,20 @@ actor Registrar {
     private(set) var floors = Floors()
     /// The name and port in links.
     private(set) var address: (host: String, port: UInt16)?
+    /// Where links over TLS are taken, in links.
+    private(set) var web: WebPlace?
 
     /// - Parameters:
     ///   - host: The name or address of the relay in links; nil: that of its last start.
+    ///   - web: Where the relay takes links over TLS; nil: nowhere.
     ///   - clock: Seconds since 1970.
     init(
-        state: RelayState, host: String? = nil, port: UInt16? = nil, logger: Logger,
+        state: RelayState, host: String? = nil, port: UInt16? = nil, web: WebPlace? = nil, logger: Logger,
         clock: @escaping @Sendable () -> Int64 = { Int64(time(nil)) }
     ) throws {
         self.state = state
         self.logger = logger
+        self.web = web
         self.clock = clock
         loop = try EventLoop(name: "records", mayWait: true)
         let last = try state.store.lastStart()
@@ -109,6 +113,11 @@ actor Registrar {
         try store.setServed(Set(channels.map(\.id)))
         self.floors = floors
         return (server, channels)
+    }
+
+    /// See `WebSettings.certificate`.
+    func webCertificate(_ web: WebSettings) throws -> (pem: String, privateKeyPEM: String)? {
+        try web.certificate(state, logger: logger)
     }
 
     /// See `PushSettings.certificate`.

@@ -12,6 +12,8 @@ struct RelayServices {
     let page: (any Service)?
     /// Takes pushes: turned away by a relay that goes down.
     let pushes: (any Service)?
+    /// Takes links over TLS: it goes after the relay, which closes them.
+    let web: (any Service)?
     /// Reads the configuration again.
     let reload: any Service
     /// See `RelayService`.
@@ -19,7 +21,7 @@ struct RelayServices {
 
     /// In the order that they are started.
     var all: [ServiceGroupConfiguration.ServiceConfiguration] {
-        [administration, page, pushes, reload].compactMap(\.self).map { .init(service: $0) }
+        [administration, page, pushes, web, reload].compactMap(\.self).map { .init(service: $0) }
             + [.init(service: relay, successTerminationBehavior: .gracefullyShutdownGroup)]
     }
 }

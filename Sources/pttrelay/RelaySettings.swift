@@ -24,6 +24,8 @@ struct RelaySettings {
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
     var push: PushSettings?
+    /// The endpoint for links over TLS and the page; nil: there is none.
+    var web: WebSettings?
     /// Where the operator's page and metrics are; nil: nowhere.
     var operatorListen: ListenAddress?
     var ending = ShutdownSettings()
@@ -106,6 +108,7 @@ struct RelaySettings {
             result.channels.append(name)
         }
         result.push = root.table("push").map(PushSettings.read)
+        result.web = root.table("web").map(WebSettings.read)
         result.operatorListen = root.table("operator").map {
             ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
         }

@@ -228,18 +228,20 @@ struct RelayState {
     func host() throws -> String? { try store.lastStart()?.host }
 
     /// The link of a channel's standing invitation; nil when its media key is its members' own.
-    func standingInvitation(_ channel: RelayChannelConfiguration, host: String, port: UInt16) throws -> InvitationLink?
-    {
+    func standingInvitation(
+        _ channel: RelayChannelConfiguration, host: String, port: UInt16, web: WebPlace?
+    ) throws -> InvitationLink? {
         guard let token = try store.standingToken(of: channel.id) else { return nil }
         return try InvitationLink(
-            host: host, port: port, channelName: channel.name, channel: channel.id, token: token, pin: identity.pin)
+            host: host, port: port, channelName: channel.name, channel: channel.id, token: token, pin: identity.pin,
+            web: web)
     }
 
-    // MARK: Pushes
+    // MARK: The certificate of its own
 
-    /// The certificate of the HTTP endpoint, if none is configured. It is created once, for the names that this machine
+    /// The certificate of the endpoints for pushes and for the web, if none is configured. It is created once, for the names that this machine
     /// has then, and recreated when it is damaged.
-    func pushServerIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
+    func serverIdentity(_ names: [Identity.ServerName], logger: Logger) throws -> Identity {
         let commonName = try host() ?? "pttrelay"
         do throws(IdentityError) {
             let (identity, notices) = try Identity.loadOrCreate(
@@ -256,7 +258,7 @@ struct RelayState {
             return identity
         } catch {
             guard case .file = error else { throw error }
-            logger.warning("the certificate for pushes is valid only until the next start: \(error)")
+            logger.warning("the relay's own TLS certificate is valid only until the next start: \(error)")
             return try Identity(generating: commonName, serverNames: names)
         }
     }

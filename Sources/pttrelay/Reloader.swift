@@ -1,6 +1,7 @@
 // SIGHUP: reloads the configuration, and applies the settings that can change while the relay runs.
 import Logging
 import RelayHTTP
+import RelayWeb
 import ServiceLifecycle
 
 /// Reads the configuration again.
@@ -13,6 +14,7 @@ struct Reloader: Sendable {
     let allHaveQueues: Bool
     let registrar: Registrar
     let pushes: PushEndpoint?
+    let web: WebEndpoint?
     let ending: CurrentShutdownSettings
     let logger: Logger
     let read: @Sendable () throws -> RelaySettings
@@ -21,10 +23,12 @@ struct Reloader: Sendable {
     func reload() async {
         let settings: RelaySettings
         let certificate: PushEndpoint.Certificate?
+        let webCertificate: WebEndpoint.Certificate?
         let changes: [String]
         do {
             settings = try read()
             certificate = try await self.certificate(settings)
+            webCertificate = try await self.webCertificate(settings)
             changes = try await registrar.reload(
                 channels: channels + settings.channels,
                 floors: Floors(
@@ -42,6 +46,7 @@ struct Reloader: Sendable {
             pushes.setClients(clients)
             logger.info("push clients reloaded", metadata: ["clients": "\(clients.count)"])
         }
+        if let web, let webCertificate { web.setCertificate(webCertificate) }
         for name in Self.needRestart(started, settings) {
             logger.warning("a change of \(name) takes effect after a restart of the relay")
         }
@@ -53,6 +58,14 @@ struct Reloader: Sendable {
         guard let pushes, let push = settings.push else { return nil }
         let (certificate, key) = try await registrar.pushCertificate(push)
         return try pushes.certificate(certificate, privateKeyPEM: key)
+    }
+
+    /// The same of the web endpoint.
+    private func webCertificate(_ settings: RelaySettings) async throws -> WebEndpoint.Certificate? {
+        guard let web, let files = settings.web,
+            let (certificate, key) = try await registrar.webCertificate(files)
+        else { return nil }
+        return try web.certificate(certificate, privateKeyPEM: key)
     }
 
     /// The changed settings that need a restart, as named in the configuration.
@@ -67,6 +80,7 @@ struct Reloader: Sendable {
         if old.helpers != new.helpers { names.append("[relay] helpers") }
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
+        if old.web.map(\.untilRestart) != new.web.map(\.untilRestart) { names.append("[web]") }
         switch (old.push, new.push) {
         case (nil, nil): break
         case (let old?, let new?):

@@ -2,6 +2,7 @@
 import Logging
 import Reactor
 import RelayHTTP
+import RelayWeb
 import ServiceLifecycle
 
 /// Runs a listening service, and retries with a growing back-off if it cannot listen: members can talk although the
@@ -36,6 +37,7 @@ struct RetryingService: Service {
 
     private static func isListening(_ error: any Error) -> Bool {
         if case .listen? = error as? PushEndpointError { return true }
+        if case .listen? = error as? WebEndpointError { return true }
         return error is OperatorEndpointError
     }
 

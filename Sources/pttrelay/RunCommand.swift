@@ -10,6 +10,7 @@ import RelayHTTP
 import RelayProtocol
 import RelayServer
 import RelayStore
+import RelayWeb
 import ServiceLifecycle
 import Settings
 import Synchronization
@@ -72,7 +73,8 @@ struct RunCommand: ParsableCommand {
         }
         FailedStarts.ofService.succeeded()
         for link in parts.links { ServiceConsole.say(link.text) }
-        let readiness = Readiness(waitingFor: (parts.pushes == nil ? 0 : 1) + (parts.operatorPage == nil ? 0 : 1))
+        let readiness = Readiness(
+            waitingFor: [parts.pushes != nil, parts.operatorPage != nil, parts.web != nil].count { $0 })
         let page = parts.operatorPage.map { page in
             OperatorEndpoint(
                 configuration: page, source: .init(parts.server), logger: logger,
@@ -83,10 +85,14 @@ struct RunCommand: ParsableCommand {
         }
         let ending = CurrentShutdownSettings(parts.settings.ending)
         let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
+        let web = parts.web?.listening { port in
+            logger.info("taking links over TLS", metadata: ["port": "\(port)"])
+            readiness.listens()
+        }
         let path = relay.config
         let reloader = Reloader(
             started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
-            pushes: pushes, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
+            pushes: pushes, web: web, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let services = RelayServices(
             administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
@@ -94,6 +100,7 @@ struct RunCommand: ParsableCommand {
             pushes: pushes.map {
                 RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
             },
+            web: web.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
             relay: RelayService(server: parts.server, ending: ending))
         let group = ServiceGroup(
@@ -131,6 +138,7 @@ struct RunCommand: ParsableCommand {
         let links: [InvitationLink]
         let pushes: PushEndpointConfiguration?
         let operatorPage: OperatorEndpointConfiguration?
+        let web: WebEndpoint?
         let registrar: Registrar
         let administration: AdministrationServer
     }
@@ -172,7 +180,15 @@ struct RunCommand: ParsableCommand {
         configuration.helpers = settings.helpers
         configuration.acceptsPushes = settings.push != nil
         configuration.roster = try state.roster()
-        let registrar = try Registrar(state: state, logger: Logger(label: "pttrelay.members"))
+        let place = settings.web.flatMap { $0.place(port: $0.listen.port) }
+        let web = try settings.web.map { web in
+            try WebEndpoint(
+                configuration: web.endpoint(state, settings.limits, logger: logger), identity: state.identity,
+                logger: logger)
+        }
+        configuration.web = web?.worker
+        configuration.webPlace = place
+        let registrar = try Registrar(state: state, web: place, logger: Logger(label: "pttrelay.members"))
         configuration.enrol = { registrar.enrol($0, $1) }
         let places = PlacesFile(state.placesFile, on: registrar.loop, logger: logger)
         configuration.formerPlaces = places.read()
@@ -182,12 +198,12 @@ struct RunCommand: ParsableCommand {
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
         try await registrar.started(host: host, port: port, channels: channels.map(\.id))
-        let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port) }
+        let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port, web: place) }
         let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
         return Parts(
             settings: settings, server: server, links: links,
             pushes: try settings.push?.endpoint(state, logger: logger),
-            operatorPage: settings.operatorListen.map { page($0, state, logger) }, registrar: registrar,
+            operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web, registrar: registrar,
             administration: administration)
     }
 

@@ -8,6 +8,7 @@ import Reactor
 import RelayHTTP
 import RelayServer
 import RelayStore
+import RelayWeb
 import Settings
 
 /// The reason of a failed start, for the supervisor of the program.
@@ -31,7 +32,7 @@ enum StartFailure {
         case let error as IdentityError: error.mayPass
         case let error as FileError: error.mayPass
         case let error as RelayServerError: mayPass(error)
-        case is PushEndpointError: false
+        case is PushEndpointError, is WebEndpointError: false
         default: true
         }
     }

@@ -33,8 +33,8 @@ struct ChannelWelcome: Sendable {
         mediaKey = channel.keys.offered
     }
 
-    /// The messages with it.
-    func actions(of channel: RelayChannel) -> [RelayAction] {
+    /// The messages with it. `web`: where the relay takes links over TLS.
+    func actions(of channel: RelayChannel, _ web: WebPlace?) -> [RelayAction] {
         let members = channel.members
         // The talkers first, so that a listener who comes late knows the names of those who talk. Its own older connection is
         // still there while it is welcomed early.
@@ -57,6 +57,7 @@ struct ChannelWelcome: Sendable {
         welcome.floorRules = rules
         welcome.offersLateEntry = true
         welcome.retention = channel.store.limits.retention
+        welcome.web = web
         // It hears bursts in progress under an earlier key to their end if it was allowed to have that key.
         let keys = channel.keys.earlierKeys(of: Set(floors.map { UInt16($0.keyID >> 48) }), for: member.id)
         return [.send(.welcome(welcome), to: [member.connection])]

@@ -37,6 +37,15 @@ public struct MessageSeries: Sendable, Equatable {
         ends.append(bytes.count)
     }
 
+    /// Each message by itself, without its length.
+    var messages: [[UInt8]] {
+        var start = 0
+        return ends.map { end in
+            defer { start = end }
+            return Array(bytes[start + 4..<end])
+        }
+    }
+
     /// The messages from number `first` on, cut between messages.
     func pieces(from first: Int = 0) -> [[UInt8]] {
         var pieces: [[UInt8]] = []

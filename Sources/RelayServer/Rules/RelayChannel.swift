@@ -83,7 +83,7 @@ struct RelayChannel: Sendable {
             actions.append(.close(older, .replaced, Self.joinedElsewhere))
             actions += takeOut(older, &shared, at: now)
         }
-        actions += early?.news(for: member, of: self) ?? ChannelWelcome(member, to: self).actions(of: self)
+        actions += early?.news(for: member, of: self) ?? ChannelWelcome(member, to: self).actions(of: self, shared.web)
         actions += members.insert(member, at: now)
         let note = RelayMilestone.memberJoined(
             channel: name, member: member.id, name: member.name, ssrc: member.ssrc, replaced: older != nil)

@@ -104,7 +104,7 @@ extension RelayCore {
         }
         let welcome = ChannelWelcome(newMember(join, id, memberID, at: now), to: channels[number])
         shared.connections.advance(id, to: .greeted(.welcomed(welcome)))
-        return welcome.actions(of: channels[number])
+        return welcome.actions(of: channels[number], shared.web)
     }
 
     /// A client that sent early data has completed its handshake: it is authenticated, and its data was not a replay.

@@ -36,17 +36,18 @@ public struct RelayCore: Sendable {
     /// - Parameters:
     ///   - channels: At most `limits.channels`, with distinct identifiers; what is beyond or repeated is left out.
     ///   - roster: The members. By default anyone who has a channel's token may join it.
+    ///   - web: Where clients reach the relay over TLS; nil: nowhere.
     ///   - acceptsPushes: Whether `push` is going to be called, so that it makes sense to register tokens.
     ///   - startedAt: Now.
     ///   - random: What keys, epochs and sources are drawn from; must be a secure one outside tests.
     public init(
         channels: [RelayChannelConfiguration], limits: RelayLimits = RelayLimits(),
         timers: FloorControlStateMachine.Timers = .init(), roster: RelayRoster = .open, acceptsPushes: Bool = false,
-        startedAt: Instant = .zero, random: any RandomNumberGenerator & Sendable = SecureRandom()
+        web: WebPlace? = nil, startedAt: Instant = .zero, random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
         self.timers = timers
         self.roster = roster
-        shared = RelayShared(limits, random, at: startedAt)
+        shared = RelayShared(limits, random, web: web, at: startedAt)
         pushes = PushRegistry(limits: limits, acceptsTokens: acceptsPushes, startedAt: startedAt)
         invitations = TokenBucket(depth: limits.invitationBurst, perSecond: limits.invitationsPerSecond, at: startedAt)
         for configuration in channels.prefix(limits.channels) where numbers[configuration.id] == nil {

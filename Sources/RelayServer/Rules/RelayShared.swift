@@ -9,11 +9,16 @@ struct RelayShared: Sendable {
     var counters = RelayCounters()
     var secrets: RelaySecrets
     var bursts: BurstBudget
+    /// Where links over TLS are taken.
+    let web: WebPlace?
     /// Who broke the protocol just now, and how.
     var violation: (id: ConnectionID, what: String)?
 
-    init(_ limits: RelayLimits, _ random: any RandomNumberGenerator & Sendable, at now: Instant) {
+    init(
+        _ limits: RelayLimits, _ random: any RandomNumberGenerator & Sendable, web: WebPlace?, at now: Instant
+    ) {
         self.limits = limits
+        self.web = web
         connections = RelayConnections(limits)
         secrets = RelaySecrets(random)
         bursts = BurstBudget(limits, at: now)

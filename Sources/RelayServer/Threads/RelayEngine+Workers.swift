@@ -53,7 +53,13 @@ extension RelayEngine {
                     return true
                 }
             ]
-            guard let reports, count > 1 else { return }
+            guard let reports else { return }
+            do throws(SystemError) {
+                try reports.open(on: loop) { [unowned self] in take($0) }
+            } catch {
+                throw QUICError.socket(error, during: "watching the workers' mail")
+            }
+            guard count > 1 else { return }
             let shared = endpoint.localAddress
             try endpoint.shareAddress()
             for number in 1..<count {
@@ -61,14 +67,18 @@ extension RelayEngine {
                 workers.append(try hire(number, at: shared, transport, reports))
             }
             try endpoint.steerByConnectionID()
-            do throws(SystemError) {
-                try reports.open(on: loop) { [unowned self] in take($0) }
-            } catch {
-                throw QUICError.socket(error, during: "watching the workers' mail")
-            }
         } catch {
             throw .listen("\(address)", error)
         }
+    }
+
+    /// Connects the rules and who has the connections over TLS.
+    func attach(_ web: RelayWebWorker, as number: Int, _ reports: Mailbox<RelayWorkerReport>) {
+        web.attach(
+            .init(
+                number: number, numbers: numbers, limits: limits,
+                reports: { reports.post($0, mayBeLost: $0.mayBeLost) },
+                progress: { (reports.postedCount, reports.handledCount) }))
     }
 
     private func team(of count: Int) -> ThreadPool? {

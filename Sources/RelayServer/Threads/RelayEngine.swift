@@ -18,6 +18,10 @@ final class RelayEngine: @unchecked Sendable {
     var drainedHandler: (@Sendable () -> Void)?
     let startedAt = Instant.now
     var workers: [RelayWorker] = []
+    /// Has the connections over TLS; nil where none are taken.
+    let web: RelayWebWorker?
+    /// All who have connections, by the numbers that `numbers` gives: the workers, then `web`.
+    private var carriers: [any RelayCarrier] = []
     /// What workers share the sending to hundreds with.
     var helpers: ThreadPool?
     let logger: Logger
@@ -30,7 +34,7 @@ final class RelayEngine: @unchecked Sendable {
 
     private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
-    /// The listeners by channel and worker, so that no worker is woken without listeners. Empty with one worker.
+    /// The listeners by channel and carrier, so that none is woken without listeners. Empty with one carrier.
     private var audiences: [[Set<ConnectionID>]] = []
     private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var isDown = false
@@ -48,18 +52,22 @@ final class RelayEngine: @unchecked Sendable {
         limits = configuration.limits
         core = RelayCore(
             channels: configuration.channels, limits: configuration.limits, timers: configuration.timers,
-            roster: configuration.roster, acceptsPushes: configuration.acceptsPushes, startedAt: .now)
+            roster: configuration.roster, acceptsPushes: configuration.acceptsPushes,
+            web: configuration.webPlace, startedAt: .now)
         enrol = configuration.enrol
         log = RelayLog(logger: logger)
-        numbers = ConnectionNumbers(workers: count)
+        web = configuration.web
+        numbers = ConnectionNumbers(workers: count + (web == nil ? 0 : 1))
         do {
-            reports = try count > 1 ? Mailbox() : nil
+            reports = try count > 1 || web != nil ? Mailbox() : nil
         } catch {
             throw .system(error)
         }
         if let keep = configuration.keepPlaces { keepPlaces(every: configuration.placesInterval, keep) }
         do throws(RelayServerError) {
             try open(at: address, workers: count, configuration)
+            carriers = workers + (web.map { [$0] } ?? [])
+            if let web, let reports { attach(web, as: count, reports) }
         } catch {
             shutDown()
             throw error
@@ -77,6 +85,8 @@ final class RelayEngine: @unchecked Sendable {
         timer = nil
         _ = core.handle(.shutDown, at: .now)
         reports?.shut()
+        web?.detach()
+        carriers = []
         for worker in workers.dropFirst() {
             loop.waiting {
                 worker.endpoint.loop.runAndWait { worker.shutDown() }
@@ -112,13 +122,13 @@ final class RelayEngine: @unchecked Sendable {
     private func carryOut(_ action: RelayCore.Action, at now: Instant) {
         switch action {
         case .send(let message, let recipients):
-            guard workers.count > 1, recipients.count > 1 else { return order(action, recipients.first) }
+            guard carriers.count > 1, recipients.count > 1 else { return order(action, recipients.first) }
             // Framed once for the recipients of all workers.
             carryOut(.sendSeries(MessageSeries([message.framed()]), to: recipients.map { .init($0) }), at: now)
         case .sendSeries(let series, let recipients):
-            for number in workers.indices {
+            for number in carriers.indices {
                 let own =
-                    workers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
+                    carriers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
                 if !own.isEmpty { order(.action(.sendSeries(series, to: own)), of: number) }
             }
         case .enrol(let id, let enrolment):
@@ -127,9 +137,9 @@ final class RelayEngine: @unchecked Sendable {
             }
             enrol(id, enrolment)
         case .startMedia(let id, let channel, _, _):
-            if workers.count > 1 {
+            if carriers.count > 1 {
                 while audiences.count <= channel {
-                    audiences.append(Array(repeating: [], count: workers.count))
+                    audiences.append(Array(repeating: [], count: carriers.count))
                 }
                 audiences[channel][numbers.worker(of: id)].insert(id)
             }
@@ -140,7 +150,7 @@ final class RelayEngine: @unchecked Sendable {
         case .forward(_, let channel, let talker, _):
             // The other workers first: they send while this one does.
             if audiences.indices.contains(channel) {
-                for number in workers.indices.dropFirst() {
+                for number in carriers.indices.dropFirst() {
                     let audience = audiences[channel][number]
                     if audience.count > (audience.contains(talker) ? 1 : 0) { order(.action(action), of: number) }
                 }
@@ -159,13 +169,12 @@ final class RelayEngine: @unchecked Sendable {
     }
 
     private func order(_ order: RelayWorkerOrder, of number: Int) {
-        let worker = workers[number]
-        guard let orders = worker.orders else { return worker.carryOut(order) }
-        guard !orders.post(order, mayBeLost: order.mayBeLost) else { return }
+        // What its connections still say when it goes down is for nobody.
+        guard carriers.indices.contains(number), !carriers[number].take(order) else { return }
         // The worker's mailbox is full: the dropped order is counted, and its requester is informed.
         switch order {
-        case .action(.forward): worker.tally.withLock { $0.mediaDropped += 1 }
-        case .action(.answerRepair): worker.tally.withLock { $0.repairsRefused += 1 }
+        case .action(.forward): carriers[number].tally.withLock { $0.mediaDropped += 1 }
+        case .action(.answerRepair): carriers[number].tally.withLock { $0.repairsRefused += 1 }
         case .action(.answerBurst(let id, let request, let bytes)): burstNotTaken(request, bytes: bytes.count, by: id)
         case .action, .returnCredit, .count: break
         }
@@ -233,9 +242,9 @@ final class RelayEngine: @unchecked Sendable {
     /// What the workers have counted. Those of other threads count their connections and what came to the port only when they
     /// are asked, so of these the answer is what they were at the last time.
     private var tallies: [RelayWorkerTally] {
-        workers.map { worker in
-            if let orders = worker.orders { orders.post(.count, mayBeLost: true) } else { worker.count() }
-            return worker.tally.withLock { $0 }
+        carriers.map { carrier in
+            _ = carrier.take(.count)
+            return carrier.tally.withLock { $0 }
         }
     }
 

@@ -195,6 +195,14 @@ final class RelayWorker: @unchecked Sendable {
     }
 }
 
+extension RelayWorker: RelayCarrier {
+    func take(_ order: RelayWorkerOrder) -> Bool {
+        if let orders { return orders.post(order, mayBeLost: order.mayBeLost) }
+        carryOut(order)
+        return true
+    }
+}
+
 // MARK: - What the transport tells
 
 extension RelayWorker: QUICEndpointDelegate {

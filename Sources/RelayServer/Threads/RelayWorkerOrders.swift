@@ -23,6 +23,14 @@ enum RelayWorkerOrder: Sendable {
     }
 }
 
+/// Who has connections of a relay, and does what its rules say.
+protocol RelayCarrier: AnyObject {
+    /// What is counted; read on any thread.
+    var tally: Mutex<RelayWorkerTally> { get }
+    /// Has an order carried out. False when it was dropped, which is allowed only where `mayBeLost` says so.
+    func take(_ order: RelayWorkerOrder) -> Bool
+}
+
 /// What a worker's connections do.
 enum RelayWorkerReport: Sendable {
     /// Something for the rules.

@@ -1,0 +1,285 @@
+// The connections over TLS of a relay, for its rules one more worker. No rules.
+import Cryptography
+import Logging
+import MonotonicTime
+import RelayProtocol
+import Synchronization
+
+/// A WebSocket as the relay sees it. Everything is called on the thread of the `RelayWebWorker`.
+public protocol RelayWebSocket: AnyObject {
+    /// Whether the socket takes bytes at once.
+    var isWritable: Bool { get }
+    /// Writes a binary message; it leaves with `flush`.
+    func write(_ message: [UInt8])
+    /// Sends what was written.
+    func flush()
+    /// The client has shown who it is.
+    func proved()
+    /// Calls `RelayWebPeer.deadlineCame` at that time instead of an earlier one; nil: not at all.
+    func wake(at time: Instant?)
+    /// Sends a Close frame behind what was written, and closes.
+    func close(code: UInt16, reason: String)
+}
+
+/// Has the connections of a relay that came over TLS (docs/relay-protocol.md, section 21).
+///
+/// It does everything on one thread of its owner, which `run` leads to. Give it to the relay as
+/// `RelayServerConfiguration.web`; a relay that stops closes its connections.
+public final class RelayWebWorker: @unchecked Sendable {
+    /// What connects it to a relay's rules.
+    struct Attachment {
+        let number: Int
+        let numbers: ConnectionNumbers
+        let limits: RelayLimits
+        let reports: @Sendable (RelayWorkerReport) -> Bool
+        /// How many reports were made, and how many of them the rules are done with.
+        let progress: @Sendable () -> (posted: UInt64, handled: UInt64)
+    }
+
+    /// Orders that wait for its thread beyond which media are dropped.
+    private static let ordersMaximum = 32_768
+
+    let tally = Mutex(RelayWorkerTally())
+    private let key: SigningKey
+    private let run: @Sendable (@escaping @Sendable () -> Void) -> Void
+    private let log: RelayLog
+    private let attachment = Mutex<Attachment?>(nil)
+    private let ordersWaiting = Atomic<Int>(0)
+
+    // Its thread's from here on.
+    private var peers: [ConnectionID: RelayWebPeer] = [:]
+    private var listeners: [Int: [ConnectionID: RelayWebPeer]] = [:]
+    private var rules = RulesWatch()
+
+    /// A worker that has no relay yet.
+    ///
+    /// - Parameter run: Has something done on the thread that the connections live on, in the order of the calls.
+    /// - Throws: `WebLinkError.unsuitableKey` when the relay's key is not on P-256.
+    public init(
+        identity: Identity, logger: Logger, run: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(WebLinkError) {
+        guard let key = SigningKey(identity) else { throw .unsuitableKey }
+        self.key = key
+        self.run = run
+        log = RelayLog(logger: logger)
+    }
+
+    // MARK: The relay's side, on its loop
+
+    func attach(_ attachment: Attachment) { self.attachment.withLock { $0 = attachment } }
+
+    /// The relay goes down.
+    func detach() {
+        attachment.withLock { $0 = nil }
+        run { [self] in
+            let all = peers.values.sorted { $0.id < $1.id }
+            peers = [:]
+            listeners = [:]
+            for peer in all { peer.close(.goingDown, "the relay is going down") }
+        }
+    }
+
+    // MARK: The listener's side, on its thread
+
+    /// A client has connected and its WebSocket is open.
+    ///
+    /// - Returns: nil when the relay does not run.
+    public func accept(_ socket: any RelayWebSocket) -> RelayWebPeer? {
+        guard let attachment = attachment.withLock({ $0 }) else { return nil }
+        let peer = RelayWebPeer(
+            attachment.numbers.next(of: attachment.number), socket: socket, worker: self,
+            rules: WebPeerStateMachine(key: key, limits: attachment.limits, at: .now))
+        peers[peer.id] = peer
+        peer.arm()
+        return peer
+    }
+
+    func handle(_ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event) {
+        guard peers[peer.id] === peer, let attachment = attachment.withLock({ $0 }) else { return }
+        let now = Instant.now
+        let isKept = !rules.isHanging(handled: attachment.progress().handled, at: now)
+        let droppedBefore = peer.rules.mediaDropped
+        peer.rules.handle(
+            event, at: now, mayAcknowledge: isKept, isWritable: { peer.socket?.isWritable ?? false }
+        ) { action in
+            carryOut(action, of: peer, attachment, at: now)
+        }
+        peer.socket?.flush()
+        let dropped = peer.rules.mediaDropped - droppedBefore
+        if dropped > 0 { tally.withLock { $0.packetsNotSent += dropped } }
+        if peers[peer.id] === peer { peer.arm() }
+    }
+
+    private func carryOut(
+        _ action: WebPeerStateMachine.Action, of peer: RelayWebPeer, _ attachment: Attachment, at now: Instant
+    ) {
+        switch action {
+        case .write(let message): peer.socket?.write(message)
+        case .connected(let pin):
+            peer.isKnown = true
+            peer.socket?.proved()
+            report(.event(.connected(peer.id, pin)), attachment, at: now)
+        case .message(let bytes):
+            do throws(RelayMessageError) {
+                report(.event(.message(peer.id, try ClientMessage(parsing: bytes))), attachment, at: now)
+            } catch {
+                guard error.isViolation else {
+                    log.fault(.unknownMessage, peer.id)
+                    return report(.event(.unknownMessage(peer.id)), attachment, at: now)
+                }
+                report(.event(.violation(peer.id, error.description)), attachment, at: now)
+            }
+        case .media(let packet):
+            let header = packet.withUnsafeBytes { packet in
+                packet.count <= attachment.limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
+            }
+            guard let header else { return report(.malformedMedia(from: peer.id), attachment, at: now) }
+            report(.media(header, packet, from: peer.id, arrived: now), attachment, at: now)
+        case .answerNotTaken: peer.wasAnswerTaken = false
+        case .note(let error):
+            log.fault(.violation, peer.id, more: ["why": "\(error)"], at: now)
+            tally.withLock { $0.transport.handshakesFailed += peer.isKnown ? 0 : 1 }
+        case .close(let code, let reason): end(peer, code, reason, attachment, at: now)
+        }
+    }
+
+    private func end(
+        _ peer: RelayWebPeer, _ code: RelayCloseCode, _ reason: String, _ attachment: Attachment, at now: Instant
+    ) {
+        guard remove(peer) else { return }
+        if code == .internalError { log.fault(.slowPeer, peer.id) }
+        peer.close(code, reason)
+        if peer.isKnown { report(.event(.disconnected(peer.id)), attachment, at: now) }
+    }
+
+    /// The connection is gone.
+    func closed(_ peer: RelayWebPeer) {
+        guard remove(peer), peer.isKnown, let attachment = attachment.withLock({ $0 }) else { return }
+        report(.event(.disconnected(peer.id)), attachment, at: .now)
+    }
+
+    private func remove(_ peer: RelayWebPeer) -> Bool {
+        guard peers[peer.id] === peer else { return false }
+        peers[peer.id] = nil
+        for channel in listeners.keys { listeners[channel]?[peer.id] = nil }
+        return true
+    }
+
+    private func report(_ report: RelayWorkerReport, _ attachment: Attachment, at now: Instant) {
+        if !attachment.reports(report) { tally.withLock { $0.mediaDropped += 1 } }
+        rules.reported(attachment.progress().posted, at: now)
+    }
+
+    // MARK: Orders, on its thread
+
+    private func carryOut(_ order: RelayWorkerOrder) {
+        switch order {
+        case .action(let action): carryOut(action)
+        case .count:
+            let count = peers.count
+            tally.withLock { $0.connections = count }
+        case .returnCredit: break
+        }
+    }
+
+    private func carryOut(_ action: RelayCore.Action) {
+        switch action {
+        case .send(let message, let recipients):
+            let bytes = message.encoded()
+            for id in recipients { if let peer = peers[id] { handle(peer, .send(bytes)) } }
+        case .sendSeries(let series, let recipients):
+            let messages = series.messages
+            for recipient in recipients {
+                for message in messages.dropFirst(recipient.first) {
+                    if let peer = peers[recipient.connection] { handle(peer, .send(message)) }
+                }
+            }
+        case .close(let id, let code, let reason):
+            guard let peer = peers[id], remove(peer) else { return }
+            peer.close(code, reason)
+        case .startMedia(let id, let channel, _, _):
+            if let peer = peers[id] { listeners[channel, default: [:]][id] = peer }
+        case .stopMedia(let id, let channel): listeners[channel]?[id] = nil
+        case .forward(let packet, let channel, let talker, let arrived):
+            forward(packet, channel: channel, except: talker, arrived: arrived)
+        case .answerRepair(let id, let bytes):
+            if !answer(bytes, to: id) { tally.withLock { $0.repairsRefused += 1 } }
+        case .answerBurst(let id, let request, let bytes):
+            if !answer(bytes, to: id), let attachment = attachment.withLock({ $0 }) {
+                report(.burstNotTaken(id, request, bytes: bytes.count), attachment, at: .now)
+            }
+        case .enrol, .note: break  // The engine's.
+        }
+    }
+
+    private func answer(_ bytes: [UInt8], to id: ConnectionID) -> Bool {
+        guard let peer = peers[id] else { return true }
+        peer.wasAnswerTaken = true
+        handle(peer, .answer(bytes))
+        return peer.wasAnswerTaken
+    }
+
+    private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
+        guard let audience = listeners[channel] else { return }
+        var count = 0
+        for (id, peer) in audience where id != talker {
+            handle(peer, .media(packet))
+            count += 1
+        }
+        guard count > 0 else { return }
+        let time = Instant.now - arrived
+        tally.withLock { tally in
+            tally.forwarding.count(time)
+            tally.packetsOut += count
+        }
+    }
+}
+
+extension RelayWebWorker: RelayCarrier {
+    func take(_ order: RelayWorkerOrder) -> Bool {
+        guard !order.mayBeLost || ordersWaiting.load(ordering: .relaxed) < Self.ordersMaximum else { return false }
+        ordersWaiting.add(1, ordering: .relaxed)
+        run { [self] in
+            ordersWaiting.subtract(1, ordering: .relaxed)
+            carryOut(order)
+        }
+        return true
+    }
+}
+
+/// One connection of a `RelayWebWorker`; used on its thread.
+public final class RelayWebPeer {
+    let id: ConnectionID
+    var rules: WebPeerStateMachine
+    /// Its client has proven who it is, and the relay's rules know of it.
+    var isKnown = false
+    var wasAnswerTaken = true
+    private(set) weak var socket: (any RelayWebSocket)?
+    private unowned let worker: RelayWebWorker
+
+    init(_ id: ConnectionID, socket: any RelayWebSocket, worker: RelayWebWorker, rules: WebPeerStateMachine) {
+        self.id = id
+        self.socket = socket
+        self.worker = worker
+        self.rules = rules
+    }
+
+    /// A binary message came.
+    public func received(_ message: [UInt8]) { worker.handle(self, .received(message)) }
+
+    /// The socket takes bytes again.
+    public func becameWritable() { worker.handle(self, .writable) }
+
+    /// See `RelayWebSocket.wake`.
+    public func deadlineCame() { worker.handle(self, .deadline) }
+
+    /// The connection is gone, by either side.
+    public func closed() { worker.closed(self) }
+
+    func arm() { socket?.wake(at: rules.nextDeadline) }
+
+    func close(_ code: RelayCloseCode, _ reason: String) {
+        socket?.wake(at: nil)
+        socket?.close(code: WebLinkLimits.closeCodeBase + UInt16(code.rawValue), reason: reason)
+    }
+}

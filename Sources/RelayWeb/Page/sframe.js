@@ -1,0 +1,97 @@
+// SFrame (RFC 9605) with cipher suite 4, AES_128_GCM_SHA256_128, as docs/relay-protocol.md, section 8.2, uses it.
+import { concat, utf8, viewOf } from "./bytes.js";
+
+const suite = Uint8Array.of(0, 4);
+const tagLength = 16;
+const empty = new Uint8Array(0);
+
+function bytesOf(value) {
+  const bytes = new Uint8Array(8);
+  viewOf(bytes).setBigUint64(0, value);
+  return bytes;
+}
+
+function field(value) {
+  if (value < 8n) return { nibble: Number(value), bytes: empty };
+  const all = bytesOf(value);
+  const bytes = all.subarray(all.findIndex(byte => byte !== 0));
+  return { nibble: 8 | bytes.length - 1, bytes };
+}
+
+export function sframeHeader(keyId, counter) {
+  const kid = field(keyId), ctr = field(BigInt(counter));
+  return concat([kid.nibble << 4 | ctr.nibble], kid.bytes, ctr.bytes);
+}
+
+function number(bytes) {
+  let value = 0n;
+  for (const byte of bytes) value = value << 8n | BigInt(byte);
+  return value;
+}
+
+/** The header at the start of a ciphertext; null where it is cut off or not in its shortest form. */
+export function parseSframe(bytes) {
+  if (bytes.length === 0) return null;
+  let at = 1;
+  const values = [];
+  for (const nibble of [bytes[0] >> 4, bytes[0] & 15]) {
+    if (nibble < 8) {
+      values.push(BigInt(nibble));
+      continue;
+    }
+    const length = (nibble & 7) + 1;
+    if (at + length > bytes.length) return null;
+    const value = number(bytes.subarray(at, at + length));
+    if (bytes[at] === 0 || value < 8n) return null;
+    values.push(value);
+    at += length;
+  }
+  return { keyId: values[0], counter: values[1], length: at };
+}
+
+async function expand(crypto, base, info, length) {
+  return new Uint8Array(
+    await crypto.deriveBits({ name: "HKDF", hash: "SHA-256", salt: empty, info }, base, length * 8));
+}
+
+/** The labels of a key id, in the order of key and salt. */
+export const labels = keyId => ["key ", "salt "].map(
+  what => concat(utf8(`SFrame 1.0 Secret ${what}`), bytesOf(keyId), suite));
+
+/** The key of one burst, made of the channel's base key and the burst's key id. */
+export async function sframeKey(baseKey, keyId, crypto = globalThis.crypto.subtle) {
+  const base = await crypto.importKey("raw", baseKey, "HKDF", false, ["deriveBits"]);
+  const [keyLabel, saltLabel] = labels(keyId);
+  const [key, salt] = await Promise.all([expand(crypto, base, keyLabel, 16), expand(crypto, base, saltLabel, 12)]);
+  const imported = await crypto.importKey("raw", key, "AES-GCM", false, ["encrypt", "decrypt"]);
+  return { keyId, salt, key: imported, crypto };
+}
+
+function nonce(salt, counter) {
+  const bytes = Uint8Array.from(salt);
+  const value = bytesOf(counter);
+  for (let index = 0; index < 8; index++) bytes[4 + index] ^= value[index];
+  return bytes;
+}
+
+/** A packet: the RTP header, which is also authenticated, and the sealed frame. */
+export async function sealFrame(key, counter, header, frame) {
+  const sframe = sframeHeader(key.keyId, counter);
+  const sealed = await key.crypto.encrypt(
+    { name: "AES-GCM", iv: nonce(key.salt, BigInt(counter)), additionalData: concat(sframe, header), tagLength: 128 },
+    key.key, frame);
+  return concat(header, sframe, new Uint8Array(sealed));
+}
+
+/** The frame of a ciphertext behind `header`; null where it is not what was sealed. */
+export async function openFrame(key, parsed, header, ciphertext) {
+  if (ciphertext.length <= parsed.length + tagLength) return null;
+  const additionalData = concat(ciphertext.subarray(0, parsed.length), header);
+  try {
+    return new Uint8Array(await key.crypto.decrypt(
+      { name: "AES-GCM", iv: nonce(key.salt, parsed.counter), additionalData, tagLength: 128 },
+      key.key, ciphertext.subarray(parsed.length)));
+  } catch {
+    return null;
+  }
+}

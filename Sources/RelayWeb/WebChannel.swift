@@ -1,0 +1,88 @@
+// A connection to the web endpoint: TCP, TLS, HTTP/1.1, and then the page or a WebSocket.
+import CLinux
+import Glibc
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOSSL
+import NIOWebSocket
+import RelayProtocol
+import RelayServer
+import Synchronization
+
+/// The certificate for new connections. It may change while the endpoint runs.
+final class CurrentCertificate: Sendable {
+    private let context: Mutex<NIOSSLContext?>
+
+    /// nil: no TLS.
+    init(_ context: NIOSSLContext?) { self.context = Mutex(context) }
+
+    func get() -> NIOSSLContext? { context.withLock { $0 } }
+
+    func set(_ new: NIOSSLContext?) { context.withLock { $0 = new } }
+}
+
+/// Sets connections up.
+struct WebChannel: ServerChildChannel {
+    /// A connection that is set up.
+    struct Value: ServerChildChannelValue {
+        let channel: any Channel
+    }
+
+    let certificate: CurrentCertificate
+    let rules: WebRequest
+    let worker: RelayWebWorker
+    let limits: WebEndpointLimits
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        // Without them speech still comes, but later.
+        for (name, value) in [(TCP_NODELAY, 1), (TCP_NOTSENT_LOWAT, WebLinkLimits.kernelBacklogBytes)] {
+            channel.setOption(.tcpOption(.init(rawValue: name)), value: .init(value)).whenFailure { _ in }
+        }
+        let buffer = ChannelOptions.Types.WriteBufferWaterMark(low: limits.writeBuffer / 4, high: limits.writeBuffer)
+        channel.setOption(.writeBufferWaterMark, value: buffer).whenFailure { _ in }
+        do {
+            let pipeline = channel.pipeline.syncOperations
+            if let context = certificate.get() { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
+            let page = NIOLoopBound(
+                PageHandler(rules, time: TimeAmount(limits.requestTime)), eventLoop: channel.eventLoop)
+            try pipeline.configureHTTPServerPipeline(
+                withServerUpgrade: (
+                    upgraders: [upgrader],
+                    completionHandler: { $0.pipeline.syncOperations.removeHandler(page.value, promise: nil) }
+                ))
+            try pipeline.addHandler(page.value)
+            return channel.eventLoop.makeSucceededFuture(Value(channel: channel))
+        } catch {
+            return channel.eventLoop.makeFailedFuture(error)
+        }
+    }
+
+    private var upgrader: NIOWebSocketServerUpgrader {
+        let (rules, worker, limits) = (rules, worker, limits)
+        return NIOWebSocketServerUpgrader(
+            maxFrameSize: WebLinkLimits.messageBytes,
+            shouldUpgrade: { channel, head in
+                let isLink = rules.judge(head) == .link
+                return channel.eventLoop.makeSucceededFuture(
+                    isLink ? ["Sec-WebSocket-Protocol": WebLinkLimits.subprotocol] : nil)
+            },
+            upgradePipelineHandler: { channel, _ in
+                channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    try pipeline.addHandler(
+                        NIOWebSocketFrameAggregator(
+                            minNonFinalFragmentSize: 1, maxAccumulatedFrameCount: limits.framesPerMessage,
+                            maxAccumulatedFrameSize: WebLinkLimits.messageBytes))
+                    try pipeline.addHandler(
+                        WebSocketHandler(worker, closingTime: TimeAmount(limits.closingTime)))
+                }
+            })
+    }
+
+    func handle(value: Value, logger: Logger) async {
+        // How it ends does not matter.
+        try? await value.channel.closeFuture.get()
+    }
+}

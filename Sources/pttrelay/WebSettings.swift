@@ -1,0 +1,103 @@
+// [web] of pttrelay.toml: the address for links over TLS and for the page, and its certificate.
+import Cryptography
+import Logging
+import RelayProtocol
+import RelayServer
+import RelayWeb
+import Settings
+
+/// The web endpoint as the configuration has it.
+struct WebSettings {
+    /// The TCP address and port.
+    var listen = ListenAddress(address: "::", port: WebEndpointConfiguration.defaultPort)
+    /// The files of the certificate and key in PEM; nil: the relay makes its own.
+    var files: (certificate: String, key: String)?
+    /// Whether it has TLS; without, a reverse proxy in front of it has.
+    var hasTLS = true
+    /// Where clients reach it, in links; nil: the port of `listen` at the relay's own name.
+    var place: WebPlace?
+    /// Origins of other pages that may open a link.
+    var origins: [String] = []
+    /// Addresses of reverse proxies.
+    var proxies: [String] = []
+
+    static func read(_ table: SettingsTable) -> WebSettings {
+        var result = WebSettings()
+        result.listen = (table.optional("listen", RelaySettings.listenAddress) ?? nil) ?? result.listen
+        result.hasTLS = table.value("tls", .boolean, default: true)
+        result.files = PushSettings.files(table)
+        if !result.hasTLS, result.files != nil {
+            table.problem("tls", "is false, and there is a certificate", "remove one of the two")
+        }
+        result.place = table.optional("public", place) ?? nil
+        result.origins = table.value("origins", .array(of: origin, count: 0...64), default: []).compactMap(\.self)
+        result.proxies = table.value("proxies", .array(of: address, count: 0...64), default: []).compactMap(\.self)
+        return result
+    }
+
+    /// What changes only with a restart: everything but the certificate.
+    var untilRestart: [String] {
+        [listen.text, "\(hasTLS)", place?.text ?? ""] + origins.sorted() + ["proxies"] + proxies.sorted()
+    }
+
+    /// Where clients reach it when it listens on `port`.
+    func place(port: UInt16) -> WebPlace? { place ?? WebPlace(port: port) }
+
+    /// What the endpoint is started with.
+    func endpoint(_ state: RelayState, _ limits: RelayLimits, logger: Logger) throws -> WebEndpointConfiguration {
+        var result = WebEndpointConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, certificate: try certificate(state, logger: logger))
+        result.origins = Set(origins)
+        result.proxies = Set(proxies)
+        result.limits = WebEndpointLimits(limits)
+        if hasTLS, files == nil {
+            logger.notice(
+                """
+                links over TLS come in under a certificate that the relay made: pttd accepts it, browsers do not; \
+                for browsers, name a certificate in [web]
+                """)
+        }
+        return result
+    }
+
+    /// The certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own; nil without TLS.
+    func certificate(_ state: RelayState, logger: Logger) throws -> (pem: String, privateKeyPEM: String)? {
+        guard hasTLS else { return nil }
+        if let files { return try PushSettings.contents(files) }
+        let own = try state.serverIdentity(try PushSettings.serverNames(state, listen), logger: logger)
+        return (own.certificatePEM, own.privateKeyPEM)
+    }
+
+    private static var place: SettingType<WebPlace?> {
+        SettingType<String>.string(lengthMax: WebPlace.byteCountMaximum).map(placeholder: nil) {
+            text throws(SettingRefusal) in
+            guard let place = WebPlace(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" is neither a port nor a name with a port",
+                    "write where clients reach it, such as \"443\" or \"relay.example:443\"")
+            }
+            return place
+        }
+    }
+
+    private static var origin: SettingType<String?> {
+        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
+            let rest = text.drop { $0 != ":" }.dropFirst(3)
+            guard text.hasPrefix("https://") || text.hasPrefix("http://"), !rest.isEmpty, !rest.contains("/") else {
+                throw SettingRefusal(
+                    "\"\(text)\" is not an origin", "write one as browsers name it, such as \"https://console.example\""
+                )
+            }
+            return text
+        }
+    }
+
+    private static var address: SettingType<String?> {
+        SettingType<String>.string(lengthMax: 64).map(placeholder: nil) { text throws(SettingRefusal) in
+            guard ListenAddress(argument: text.contains(":") ? "[\(text)]:1" : "\(text):1") != nil else {
+                throw SettingRefusal("\"\(text)\" is not a numeric address", "write one such as \"127.0.0.1\"")
+            }
+            return text
+        }
+    }
+}
