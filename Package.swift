@@ -320,9 +320,8 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Audio", "Vocabulary",
-                "MonotonicTime", "Reactor",
-                "CLinux", log,
+                "RelayClient", "RelayWeb", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol", "SFrame",
+                "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", log,
             ]),
         tests(
             "RelayHTTP", named: "RelayHTTP",

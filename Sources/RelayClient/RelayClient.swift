@@ -108,13 +108,13 @@ public actor RelayClient: RelayLink, PushLink {
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
         resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic, loop: EventLoop,
-        logger: Logger, resolve: @escaping Resolver,
-        route: @escaping Router = NetworkRoute.toward
+        logger: Logger, resolve: @escaping Resolver, route: @escaping Router = NetworkRoute.toward,
+        pathTimes: PathChoiceStateMachine.Times = .init()
     ) {
         self.identity = identity
         self.resumption = resumption
         self.network = network
-        choice = PathChoiceStateMachine(network.transport)
+        choice = PathChoiceStateMachine(network.transport, times: pathTimes)
         self.loop = loop
         self.logger = logger
         self.resolve = resolve

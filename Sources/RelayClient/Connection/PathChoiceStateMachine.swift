@@ -46,24 +46,27 @@ struct PathChoiceStateMachine: Sendable {
         case fail(RelayLinkError)
     }
 
-    /// How long QUIC may take before TLS is tried as well.
-    static let headStart: Duration = .milliseconds(1_500)
-    /// On TLS, the first pause before QUIC is tried again. It doubles…
-    static let firstPause: Duration = .seconds(30)
-    /// …up to this.
-    static let longestPause: Duration = .seconds(600)
-    /// How long such a try may take.
-    static let tryTimeout: Duration = .seconds(10)
-    /// How long a connection that is ready waits for a moment when nobody talks. A relay closes one without a join.
-    static let standingTimeout: Duration = .seconds(5)
-    /// How long the move may take; less than a press waits for the link.
-    static let moveTimeout: Duration = .milliseconds(1_500)
-    /// When TLS has failed, how long an attempt goes on with QUIC alone.
-    static let answerTimeout: Duration = .seconds(5)
-    /// A join of a move that was given up arrives within this time, if it does.
-    static let joinMayArrive: Duration = .seconds(10)
-    /// Changes of the network lead to no more tries than one in this time.
-    static let changeInterval: Duration = .seconds(5)
+    /// How long things take.
+    struct Times: Sendable, Equatable {
+        /// How long QUIC may take before TLS is tried as well.
+        var headStart: Duration = .milliseconds(1_500)
+        /// On TLS, the first pause before QUIC is tried again. It doubles…
+        var firstPause: Duration = .seconds(30)
+        /// …up to this.
+        var longestPause: Duration = .seconds(600)
+        /// How long such a try may take.
+        var tryTimeout: Duration = .seconds(10)
+        /// How long a connection that is ready waits for a moment when nobody talks. A relay closes one without a join.
+        var standingTimeout: Duration = .seconds(5)
+        /// How long the move may take; less than a press waits for the link.
+        var moveTimeout: Duration = .milliseconds(1_500)
+        /// When TLS has failed, how long an attempt goes on with QUIC alone.
+        var answerTimeout: Duration = .seconds(5)
+        /// A join of a move that was given up arrives within this time, if it does.
+        var joinMayArrive: Duration = .seconds(10)
+        /// Changes of the network lead to no more tries than one in this time.
+        var changeInterval: Duration = .seconds(5)
+    }
 
     private enum Candidate: Sendable, Equatable {
         case unavailable
@@ -105,14 +108,17 @@ struct PathChoiceStateMachine: Sendable {
     private let wish: RelayNetwork.Transport
     /// The last connection over QUIC ended in silence, or never came about: this network may let no UDP through.
     private(set) var isQUICSilent = false
-    private var pause = firstPause
+    private let times: Times
+    private var pause: Duration
     private var triedAt: Instant?
     private var isQuiet = false
     private var gaveUpMoveAt: Instant?
     /// Whether the relay has a place for TLS, as far as is known.
     var hasTLS = false
 
-    init(_ wish: RelayNetwork.Transport = .automatic) { self.wish = wish }
+    init(_ wish: RelayNetwork.Transport = .automatic, times: Times = Times()) {
+        (self.wish, self.times, pause) = (wish, times, times.firstPause)
+    }
 
     /// Which connection serves the link; nil: none.
     var serving: LinkKind? {
@@ -183,7 +189,7 @@ struct PathChoiceStateMachine: Sendable {
         case (.onTLS(.trying), .ready(.quic)):
             isQUICSilent = false
             guard !isQuiet else { return move(at: now) }
-            state = .onTLS(.standing(until: now + Self.standingTimeout))
+            state = .onTLS(.standing(until: now + times.standingTimeout))
             return []
         case (.onTLS(.trying), .ended(.quic, _, _)), (.onTLS(.standing), .ended(.quic, _, _)):
             return waitLonger(at: now)
@@ -202,7 +208,7 @@ struct PathChoiceStateMachine: Sendable {
         self.hasTLS = hasTLS
         let (withQUIC, withTLS) = (wish != .tls || !hasTLS, hasTLS && wish != .quic)
         let isAtOnce = isQUICSilent || !withQUIC
-        let tls: Candidate = !withTLS ? .unavailable : isAtOnce ? .trying : .later(now + Self.headStart)
+        let tls: Candidate = !withTLS ? .unavailable : isAtOnce ? .trying : .later(now + times.headStart)
         state = .racing(Race(quic: withQUIC ? .trying : .unavailable, tls: tls))
         return (withQUIC ? [.open(.quic)] : []) + (tls.isTrying ? [.open(.tls)] : [])
     }
@@ -234,7 +240,7 @@ struct PathChoiceStateMachine: Sendable {
         case .tls:
             guard race.tls.isTrying else { return [] }
             race.tls = .failed(error)
-            race.givesUpAt = now + Self.answerTimeout
+            race.givesUpAt = now + times.answerTimeout
         }
         switch (race.quic, race.tls) {
         case (.failed(let error), .unavailable), (.unavailable, .failed(let error)):
@@ -282,7 +288,7 @@ struct PathChoiceStateMachine: Sendable {
     private mutating func settle() {
         state = .onQUIC
         isQUICSilent = false
-        pause = Self.firstPause
+        pause = times.firstPause
     }
 
     private mutating func proceed(at now: Instant) -> [Action] {
@@ -290,13 +296,13 @@ struct PathChoiceStateMachine: Sendable {
         switch back {
         case .waiting(let until) where isQuiet && until <= now:
             triedAt = now
-            state = .onTLS(.trying(until: now + Self.tryTimeout))
+            state = .onTLS(.trying(until: now + times.tryTimeout))
             return [.open(.quic)]
         case .standing where isQuiet: return move(at: now)
         case .trying(let until) where until <= now: return [.close(.quic)] + waitLonger(at: now)
         case .standing(let until) where until <= now:
             // It works, and somebody talks on: soon again.
-            state = .onTLS(.waiting(until: now + Self.firstPause))
+            state = .onTLS(.waiting(until: now + times.firstPause))
             return [.close(.quic)]
         case .moving(let until, let ended) where until <= now: return giveUpMove(ended, closing: true, at: now)
         case .never, .waiting, .trying, .standing, .moving: return []
@@ -304,12 +310,12 @@ struct PathChoiceStateMachine: Sendable {
     }
 
     private mutating func move(at now: Instant) -> [Action] {
-        state = .onTLS(.moving(until: now + Self.moveTimeout, ended: nil))
+        state = .onTLS(.moving(until: now + times.moveTimeout, ended: nil))
         return [.join]
     }
 
     private mutating func waitLonger(at now: Instant) -> [Action] {
-        pause = min(pause * 2, Self.longestPause)
+        pause = min(pause * 2, times.longestPause)
         state = .onTLS(.waiting(until: now + pause))
         return []
     }
@@ -324,7 +330,7 @@ struct PathChoiceStateMachine: Sendable {
 
     /// The connection over TLS has ended.
     private mutating func ended(_ error: RelayLinkError, _ back: Return, at now: Instant) -> [Action] {
-        let isOwn = back.isMoving || gaveUpMoveAt.map { now - $0 < Self.joinMayArrive } ?? false
+        let isOwn = back.isMoving || gaveUpMoveAt.map { now - $0 < times.joinMayArrive } ?? false
         let error = error == .replaced && isOwn ? .lost("its own later connection replaced it") : error
         switch back {
         case .moving(let until, nil):
@@ -344,9 +350,9 @@ struct PathChoiceStateMachine: Sendable {
     private mutating func networkChanged(at now: Instant) -> [Action] {
         // Another network may let UDP through.
         isQUICSilent = false
-        pause = Self.firstPause
+        pause = times.firstPause
         guard case .onTLS(.waiting(let until)) = state else { return [] }
-        let soonest = triedAt.map { $0 + Self.changeInterval } ?? now
+        let soonest = triedAt.map { $0 + times.changeInterval } ?? now
         state = .onTLS(.waiting(until: min(until, max(soonest, now))))
         return proceed(at: now)
     }

@@ -27,7 +27,7 @@ struct LivenessProbe: Sendable, Equatable {
     /// The longest time that is given to a slow path.
     static let timeoutMaximum: Duration = .seconds(1)
     /// The same over TLS, where TCP sends again what was lost, after a while.
-    static let timeoutOverTLS: Duration = .milliseconds(1_500)
+    static let timeoutOverTLS: Duration = .seconds(1)
 
     /// A probe over a path with that round trip, beside which another path may be used: a satellite's takes its time.
     init(askedAt: Instant, roundTrip: Duration?, isReliable: Bool) {
