@@ -202,7 +202,7 @@ let package = Package(
             "pttd",
             [
                 "Bridge", "DaemonAPI", "Headsets", "Accessories", "AccessorySetup", "ChannelService", "RelayClient",
-                "RelayServer",
+                "WebSocketClient", "RelayServer",
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "Vocabulary", "MonotonicTime",

@@ -54,7 +54,15 @@ public actor RelayClient: RelayLink, PushLink {
     var isQuiet = false
     let network: RelayNetwork
     /// How the relay is reached now; nil: it is not.
-    public internal(set) var path: RelayPath?
+    public internal(set) var path: RelayPath? {
+        didSet {
+            guard path != oldValue, let pathHandler else { return }
+            // Not from within the rules' present turn.
+            let path = path
+            loop.execute { pathHandler(path) }
+        }
+    }
+    private var pathHandler: (@Sendable (RelayPath?) -> Void)?
     /// Counts attempts, so that what comes of an earlier one is known as such.
     var attempt: UInt64 = 0
     var answerDoubt = FloorAnswerTimeout()
@@ -138,6 +146,9 @@ public actor RelayClient: RelayLink, PushLink {
     public func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void) {
         self.handler = handler
     }
+
+    /// Sets the handler for changes of the path to the relay. It is called on the loop.
+    public func setPathHandler(_ handler: @escaping @Sendable (RelayPath?) -> Void) { pathHandler = handler }
 
     /// Connects and joins, until `leave`.
     public func join() {
