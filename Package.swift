@@ -146,7 +146,10 @@ let package = Package(
         module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "Vocabulary", "MonotonicTime", log]),
         module(
             "RelayClient",
-            ["QUIC", "WebSocketClient", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor", log]),
+            [
+                "QUIC", "WebSocketClient", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime",
+                "Reactor", log,
+            ]),
 
         // Layer 4
         module("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "Vocabulary", "MonotonicTime", log]),

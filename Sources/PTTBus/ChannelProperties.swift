@@ -44,7 +44,8 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
 
     // Not in the documents for scripts: the image's bytes.
     private enum CodingKeys: String, CodingKey {
-        case uuid, name, imageName, serviceStatus, serviceStatusDetail, path, pathReason, transmissionMode, transmitting, transmitSource
+        case uuid, name, imageName, serviceStatus, serviceStatusDetail, path, pathReason, transmissionMode,
+            transmitting, transmitSource
         case queuePosition, inputLevel
         case activeRemoteParticipant, remoteParticipants, accessoryButtonEventsEnabled, owner, media
     }

@@ -1,4 +1,5 @@
 // The choice of the path on networks that open, close, drop and delay as a seed says.
+import Cryptography
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -48,7 +49,8 @@ private struct ChoiceWorld {
 
     mutating func tell(_ event: PathChoiceStateMachine.Event) {
         for action in choice.handle(event, at: now) { carryOut(action) }
-        if choice.wantsQuiet, case .quiet = event {} else if choice.wantsQuiet {
+        if choice.wantsQuiet, case .quiet = event {
+        } else if choice.wantsQuiet {
             for action in choice.handle(.quiet(isQuiet), at: now) { carryOut(action) }
         }
         if let due = choice.nextDeadline { at(max(due, now), .deadline) }
@@ -71,7 +73,10 @@ private struct ChoiceWorld {
             expect(connections[kind] != nil, "\(kind) is used and not there")
             expect(connections.count == 1, "the other one is closed before a join")
             at(now + delay(), .joined(kind, attempt: connections[kind] ?? 0))
-            at(now + .seconds(5), .choice(.ended(kind, .lost("no answer to the join"), isSilent: true), attempt: -(connections[kind] ?? 0)))
+            at(
+                now + .seconds(5),
+                .choice(
+                    .ended(kind, .lost("no answer to the join"), isSilent: true), attempt: -(connections[kind] ?? 0)))
         case .join:
             expect(isQuiet, "a move while somebody talks")
             moves += 1
@@ -126,7 +131,9 @@ private struct ChoiceWorld {
                 guard connections[kind] == attempt else { return }
             }
             if case .ready = event, isOpen[kind] == false {
-                return at(now + .seconds(9), .choice(.ended(kind, .unreachable("no answer"), isSilent: true), attempt: attempt))
+                return at(
+                    now + .seconds(9),
+                    .choice(.ended(kind, .unreachable("no answer"), isSilent: true), attempt: attempt))
             }
             if case .ended = event { drop(kind) }
             if case .welcomed = event { isReady = true }
@@ -151,7 +158,8 @@ private struct ChoiceWorld {
             isOpen[kind] = isOpenNow
             if !isOpenNow, let number = connections[kind], joinedSince[kind] != nil {
                 // Noticed by somebody who talks or asks, sooner or later.
-                at(now + .milliseconds(Int64.random(in: 400...3_000, using: &random)),
+                at(
+                    now + .milliseconds(Int64.random(in: 400...3_000, using: &random)),
                     .choice(.ended(kind, .lost("silence"), isSilent: true), attempt: number))
             }
             if random.chance(30) { tell(.networkChanged) }
@@ -258,7 +266,8 @@ private struct MovingWorld {
             case .send(.floorRelease(let release)):
                 answer(
                     .message(
-                        .floorIdle(.init(ssrc: SSRC(rawValue: UInt32(connection)), lastSequence: release.lastSequence))))
+                        .floorIdle(.init(ssrc: SSRC(rawValue: UInt32(connection)), lastSequence: release.lastSequence)))
+                )
             case .sendMedia(let packet):
                 sent += 1
                 handle(.mediaSent(UInt64(sent), packet))
