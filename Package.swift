@@ -351,6 +351,7 @@ let package = Package(
             "pttd", named: "pttd",
             [
                 "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient",
+                "WebSocketClient",
                 "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SpokenPrompts",

@@ -28,7 +28,11 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     private let logger: Logger
     private var socket: WebSocketConnection?
     private var phase = Phase.opening
-    private var queue = WebSendQueue()
+    /// The most bytes of control messages that wait.
+    private static let controlBytesMaximum = 256 * 1_024
+    private var outbox = WebOutbox(.init(controlBytes: controlBytesMaximum))
+    /// Media packets that went out.
+    private var mediaSent: UInt64 = 0
     private var acknowledgements = WebAcknowledgements()
     private var pulse: WebPulse
     private var timer: EventLoop.Timer?
@@ -60,14 +64,19 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
         }
     }
     /// Media packets that waited too long, or were too many.
-    var dropped: Int { queue.dropped }
+    var dropped: Int { outbox.mediaDropped }
 
-    func send(_ message: ClientMessage) -> Bool { seal(.control(Array(message.framed().dropFirst(4)))) }
+    func send(_ message: ClientMessage) -> Bool {
+        guard case .proven = phase else { return true }
+        guard outbox.add(control: Array(message.framed().dropFirst(4))) else { return false }
+        pump()
+        return true
+    }
 
     func send(_ datagram: [UInt8]) -> UInt64? {
         guard case .proven = phase else { return nil }
         lastNumber += 1
-        queue.add(media: datagram, number: lastNumber, at: .now)
+        outbox.add(media: datagram, at: .now)
         pump()
         return lastNumber
     }
@@ -76,7 +85,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     func send(loosely message: ClientMessage) {}
 
     func sendRepair(_ packet: [UInt8]) -> Bool {
-        guard queue.sealedBytes <= WebSendQueue.sealedBytesMaximum / 2 else { return false }
+        guard outbox.controlCapacity >= Self.controlBytesMaximum / 2 else { return false }
         return send(.mediaRepair(packet))
     }
 
@@ -99,37 +108,33 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
 
     // MARK: Out
 
-    private func seal(_ message: WebSealedMessage) -> Bool {
-        guard case .proven(let cipher) = phase else { return true }
-        do throws(WebLinkError) {
-            // The order of sealing is that of sending.
-            guard queue.add(sealed: try cipher.seal(message)) else { return false }
-        } catch {
-            logger.debug("message not sealed", metadata: ["error": "\(error)"])
-            return false
-        }
-        pump()
-        return true
-    }
-
     /// Hands over what the kernel takes soon. The rest waits here, where it can be overtaken.
     private func pump() {
         guard let socket else { return }
         while socket.hasRoom, hand(to: socket) {}
     }
 
-    /// Hands over all that is sealed, before a close.
+    /// Hands over all control messages, before a close.
     private func flush() {
         guard let socket else { return }
-        while queue.sealedBytes > 0, hand(to: socket) {}
+        while outbox.controlCapacity < Self.controlBytesMaximum, hand(to: socket) {}
     }
 
     private func hand(to socket: WebSocketConnection) -> Bool {
-        switch queue.next(at: .now) {
-        case nil: return false
-        case .sealed(let message): socket.send(message)
-        case .media(let packet, let number):
-            acknowledgements.sent(number)
+        guard case .proven(let cipher) = phase, let item = outbox.next(at: .now) else { return false }
+        switch item {
+        case .sealed(let message):
+            do throws(WebLinkError) {
+                socket.send(try cipher.seal(message))
+            } catch {
+                // Not at once: whoever sends is in the midst of something.
+                loop.execute { [weak self] in self?.end(.lost("\(error)")) }
+                return false
+            }
+        case .media(let packet):
+            // What was dropped was before it.
+            mediaSent += 1
+            acknowledgements.sent(mediaSent + UInt64(outbox.mediaDropped))
             socket.send(packet)
         }
         pulse.sent(at: .now)
@@ -146,7 +151,9 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     private func beat() {
         switch pulse.due(at: .now) {
         case nil: break
-        case .ping(let number): _ = seal(.ping(number))
+        case .ping(let number):
+            outbox.add(ping: number)
+            pump()
         case .gone: return end(.lost("nothing was heard from the relay"))
         }
         arm()
@@ -225,7 +232,9 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
             } catch {
                 tell(.violation("it acknowledges packets that were not sent"))
             }
-        case .ping(let number): _ = seal(.pong(number))
+        case .ping(let number):
+            outbox.add(pong: number)
+            pump()
         case .pong(let number): pulse.pong(number, at: .now)
         case .answer(let number, let isEnd, let bytes): take(answer: number, bytes, isEnd: isEnd)
         }
