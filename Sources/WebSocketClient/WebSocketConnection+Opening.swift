@@ -15,13 +15,15 @@ extension WebSocketConnection {
     private static let notSentLowWaterMark = ChannelOptions.Types.SocketOption(
         level: .tcp, name: NIOBSDSocket.Option(rawValue: 25))
 
-    func connect() {
+    func connect() { WebSocketThread.use { self.connect(on: $0) } }
+
+    private func connect(on group: MultiThreadedEventLoopGroup) {
         let place = request.proxy.map { ($0.host, $0.port) } ?? (request.host, request.port)
         let timeout = TimeAmount.nanoseconds(
             request.timeout.components.seconds * 1_000_000_000 + request.timeout.components.attoseconds / 1_000_000_000)
-        let group = WebSocketThread.group
         let timer = group.next().scheduleTask(in: timeout) { self.timeUp() }
         ClientBootstrap(group: group)
+            .resolver(ThreadResolver(on: group.next()))
             .connectTimeout(timeout)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .channelOption(Self.notSentLowWaterMark, value: Self.unsentBytes)
@@ -109,6 +111,7 @@ extension WebSocketConnection {
         switch error {
         case let error as NIOConnectionError:
             if let first = error.connectionErrors.first { return words(first.error) }
+            if let error = error.dnsAError ?? error.dnsAAAAError { return words(error) }
             return "its name has no address"
         case let error as IOError: return String(cString: strerror(error.errnoCode))
         case ChannelError.connectTimeout: return "no answer"
