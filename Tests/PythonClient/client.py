@@ -14,6 +14,8 @@ import probe
 import relay_pb2
 import selftest
 import session
+import webprobe
+import websession
 import wire
 
 REPORT_INTERVAL = 2.0
@@ -24,7 +26,8 @@ ANSWER = 2.0
 
 def base_summary(member):
     welcome = member.welcome
-    return {
+    summary = {"web": welcome.web} if welcome.web else {}
+    return summary | {
         "channel": welcome.channel_name,
         "member_id": welcome.member_id.hex(),
         "ssrc": f"{welcome.ssrc:08x}",
@@ -117,6 +120,17 @@ class Burst:
         }
 
 
+def over_tls(member):
+    """What only a link over TLS can tell."""
+    if not isinstance(member, websession.WebSession):
+        return {}
+    trips = sorted(member.round_trips)
+    return {"tls": {
+        "media_sent": member.media_sent, "acknowledged": member.acknowledged,
+        "round_trip_ms": round(trips[len(trips) // 2] * 1000, 2) if trips else None,
+    }}
+
+
 async def listen(member, options):
     bursts, current = [], None
     wake = asyncio.Event()
@@ -183,6 +197,7 @@ async def listen(member, options):
 
 async def talk(member, options):
     packets = [each for each in oggopus.read(options.input) if each]
+    await asyncio.sleep(options.idle)
     answer = asyncio.get_running_loop().create_future()
     idle = asyncio.Event()
     revoked = []
@@ -239,6 +254,11 @@ async def talk(member, options):
     return summary
 
 
+def place(text):
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def arguments(words):
     parser = argparse.ArgumentParser(prog="run", description="An independent push-to-talk client.")
     parser.add_argument("link", help="the invitation, ptt://…; or self-test")
@@ -253,7 +273,14 @@ def arguments(words):
     talking = commands.add_parser("talk", help="say something")
     talking.add_argument("--input", required=True, help="an Ogg Opus file")
     talking.add_argument("--priority", type=int, default=0)
+    breaking = commands.add_parser("web-probe", help="break the link over TLS in every way and see that the relay withstands it")
+    webprobe.add_arguments(breaking)
     for command in (listening, talking):
+        command.add_argument("--tls", "--web", action="store_true", help="over TLS (section 21) instead of QUIC")
+        command.add_argument("--at", type=place, metavar="HOST:PORT", help="over TLS there, not where the link says")
+        command.add_argument("--plain", action="store_true", help="over TLS, but without the TLS: behind a proxy")
+        command.add_argument("--fragments", type=int, metavar="BYTES", help="over TLS, in WebSocket fragments of this size")
+        command.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="say nothing for so long before")
         command.add_argument("--name", default="Python client", help="what others read")
         command.add_argument("--identity", help="key and certificate (PEM), made when it is not there")
     return parser.parse_args(words)
@@ -265,14 +292,22 @@ def main():
     options = arguments(sys.argv[1:])
     if options.command == "probe":
         return probe.main(options.link)
+    if options.command == "web-probe":
+        return webprobe.main(options)
     if options.command == "interop":
         return interop.main(options.link, options.cases)
     identity = session.load_identity(options.identity) if options.identity else session.make_identity()
     body = listen if options.command == "listen" else talk
     try:
-        member = session.Session(wire.Link.parse(options.link), options.name, identity)
+        link = wire.Link.parse(options.link)
+        if options.tls or options.at:
+            member = websession.WebSession(
+                link, options.name, identity, at=options.at, tls=not options.plain, fragments=options.fragments)
+        else:
+            member = session.Session(link, options.name, identity)
         summary = asyncio.run(member.run(lambda joined: body(joined, options)))
-    except (wire.ProtocolError, OSError, ValueError, asyncio.TimeoutError) as error:
+        summary |= over_tls(member)
+    except (wire.ProtocolError, websession.Refused, OSError, ValueError, asyncio.TimeoutError) as error:
         summary = {"ok": False, "error": f"{type(error).__name__}: {error}"}
     print(json.dumps(summary, ensure_ascii=False, indent=2))
     return 0 if summary["ok"] else 1
