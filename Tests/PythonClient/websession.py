@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import os
+import socket
 import ssl
 import struct
 import time
@@ -35,7 +36,27 @@ def tls_context():
     return context
 
 
-def request(host, port, path=webwire.PATH, method="GET", without=(), **changed):
+async def open_stream(host, port, tls=True, source=None, receive_buffer=None, server_name=None):
+    """Reader and writer; `source`: the own address."""
+    loop = asyncio.get_running_loop()
+    family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    plain = socket.socket(family, kind, protocol)
+    try:
+        plain.setblocking(False)
+        if receive_buffer:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source:
+            plain.bind((source, 0))
+        await asyncio.wait_for(loop.sock_connect(plain, address), 10)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        where = {"ssl": tls_context(), "server_hostname": server_name or host} if tls else {}
+        return await asyncio.open_connection(sock=plain, **where)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def request(host, port, path=webwire.PATH, method="GET", **changed):
     """A request for a link; `changed` are headers with _ for -, None leaves one out."""
     headers = {
         "Host": f"{host}:{port}", "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
@@ -72,23 +93,19 @@ class WebSocket:
         self.closing = None
 
     @classmethod
-    async def connect(cls, host, port, tls=True, source=None, raw=None, server_name=None, fragments=None, limit=2**16, **headers):
-        """`raw`: bytes instead of a request; `source`: the own address."""
-        where = {"ssl": tls_context(), "server_hostname": server_name or host} if tls else {}
-        reader, writer = await asyncio.open_connection(
-            host, port, local_addr=(source, 0) if source else None, limit=limit, **where
-        )
-        socket = cls(reader, writer)
-        socket.fragments = fragments
+    async def connect(cls, host, port, fragments=None, server_name=None, headers={}, **opening):
+        """`headers`: what `request` takes; `opening`: what `open_stream` takes."""
+        made = cls(*await open_stream(host, port, server_name=server_name, **opening))
+        made.fragments = fragments
         try:
             name = server_name or (f"[{host}]" if ":" in host else host)
-            text, key = request(name, port, **headers) if raw is None else (raw, "")
-            writer.write(text)
-            await socket._upgraded(key)
+            text, key = request(name, port, **headers)
+            made.writer.write(text)
+            await made._upgraded(key)
         except BaseException:
-            writer.transport.abort()
+            made.abort()
             raise
-        return socket
+        return made
 
     async def _upgraded(self, key):
         try:
