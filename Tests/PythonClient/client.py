@@ -46,6 +46,7 @@ class Burst:
         self.marker_sequence = None
         self.jitter = 0.0
         self._transit = None
+        self._transits = []
         self.last_packet = time.monotonic()
         self.idle = None  # last sequence, once the floor is idle
         self.is_over = False
@@ -66,6 +67,7 @@ class Burst:
         if self._transit is not None:
             self.jitter += (abs(transit - self._transit) - self.jitter) / 16
         self._transit = transit
+        self._transits.append(transit)
         self.last_packet = now
         return True
 
@@ -117,6 +119,7 @@ class Burst:
             "opus_bytes": sum(len(opus) for _, opus in self.frames.values()),
             "audio_ms": round(samples / 48),
             "jitter_ms": round(self.jitter / 48, 2),
+            "latest_ms": round((max(self._transits) - min(self._transits)) / 48, 1) if self._transits else None,
         }
 
 
@@ -129,6 +132,18 @@ def over_tls(member):
         "media_sent": member.media_sent, "acknowledged": member.acknowledged,
         "round_trip_ms": round(trips[len(trips) // 2] * 1000, 2) if trips else None,
     }}
+
+
+async def pause(member, seconds):
+    """Reads nothing for a while, from a second after the first talker's beginning on."""
+    while member._bound is None:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(1)
+    member.socket.read_nothing(True)
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        member.send("reception_report", relay_pb2.ReceptionReport(ssrc=member._bound[0]))
+    member.socket.read_nothing(False)
 
 
 async def listen(member, options):
@@ -164,6 +179,8 @@ async def listen(member, options):
     if member.welcome.HasField("floor"):
         on_message("floor_taken", member.welcome.floor)
     print(f"joined {member.welcome.channel_name}", file=sys.stderr, flush=True)
+    if options.pause:
+        asyncio.ensure_future(pause(member, options.pause))
     end = time.monotonic() + options.seconds
     report_at, reported = 0.0, 0
     while time.monotonic() < end:
@@ -173,7 +190,7 @@ async def listen(member, options):
         reported = len(heard)
         if len(heard) >= options.bursts:
             break
-        if current and not current.is_over and time.monotonic() - current.last_packet > SILENCE:
+        if current and not current.is_over and time.monotonic() - current.last_packet > SILENCE + options.pause:
             finish(current)
         if current and current.frames and not current.is_over and time.monotonic() >= report_at:
             member.send("reception_report", current.report())
@@ -267,6 +284,7 @@ def arguments(words):
     listening.add_argument("--output", help="write them here, as Ogg Opus (further ones: NAME-2.opus …)")
     listening.add_argument("--bursts", type=int, default=1, help="how many (1)")
     listening.add_argument("--seconds", type=float, default=30, help="how long to wait (30)")
+    listening.add_argument("--pause", type=int, default=0, metavar="SECONDS", help="with --tls: read nothing for so long")
     commands.add_parser("probe", help="break the protocol in every way and see that the relay withstands it")
     crossing = commands.add_parser("interop", help="the QUIC interop runner's cases, on loopback")
     crossing.add_argument("cases", nargs="*", help="these only, by their names")
@@ -277,9 +295,12 @@ def arguments(words):
     webprobe.add_arguments(breaking)
     for command in (listening, talking):
         command.add_argument("--tls", "--web", action="store_true", help="over TLS (section 21) instead of QUIC")
-        command.add_argument("--at", type=place, metavar="HOST:PORT", help="over TLS there, not where the link says")
-        command.add_argument("--plain", action="store_true", help="over TLS, but without the TLS: behind a proxy")
-        command.add_argument("--fragments", type=int, metavar="BYTES", help="over TLS, in WebSocket fragments of this size")
+        command.add_argument("--at", type=place, metavar="HOST:PORT", help="with --tls: there, not where the link says")
+        command.add_argument("--plain", action="store_true", help="with --tls: but without the TLS: behind a proxy")
+        command.add_argument("--fragments", type=int, metavar="BYTES", help="with --tls: in WebSocket fragments of this size")
+        command.add_argument("--server-name", metavar="NAME", help="with --tls: what the server is called")
+        command.add_argument("--authority", metavar="FILE", help="with --tls: the certificate (PEM) by which the server's is checked")
+        command.add_argument("--keep-alive", type=float, metavar="SECONDS", help="with --tls: a ping after so long a silence")
         command.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="say nothing for so long before")
         command.add_argument("--name", default="Python client", help="what others read")
         command.add_argument("--identity", help="key and certificate (PEM), made when it is not there")
@@ -300,14 +321,16 @@ def main():
     body = listen if options.command == "listen" else talk
     try:
         link = wire.Link.parse(options.link)
-        if options.tls or options.at:
+        if options.tls:
             member = websession.WebSession(
-                link, options.name, identity, at=options.at, tls=not options.plain, fragments=options.fragments)
+                link, options.name, identity, at=options.at, tls=not options.plain, fragments=options.fragments,
+                server_name=options.server_name, authority=options.authority, keep_alive=options.keep_alive,
+                receive_buffer=4096 if getattr(options, "pause", 0) else None)
         else:
             member = session.Session(link, options.name, identity)
         summary = asyncio.run(member.run(lambda joined: body(joined, options)))
         summary |= over_tls(member)
-    except (wire.ProtocolError, websession.Refused, OSError, ValueError, asyncio.TimeoutError) as error:
+    except (wire.ProtocolError, websession.Refused, websession.Closed, OSError, ValueError, asyncio.TimeoutError) as error:
         summary = {"ok": False, "error": f"{type(error).__name__}: {error}"}
     print(json.dumps(summary, ensure_ascii=False, indent=2))
     return 0 if summary["ok"] else 1

@@ -677,15 +677,12 @@ class SlowReader:
         self.frames = []
         self.lasted = None
 
-    def _raw(self):
-        return self.member.socket.writer.transport._ssl_protocol._transport
-
     async def run(self, stop, seconds=None):
         """Reads nothing for `seconds`, or until the relay ends it."""
         async def body(member):
             began = time.monotonic()
             member.on_frame = lambda rtp, key_id, counter, opus: self.frames.append((time.monotonic(), rtp))
-            self._raw().pause_reading()
+            member.socket.read_nothing(True)
             while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
                 await asyncio.sleep(1)
                 if member._bound:
@@ -696,7 +693,7 @@ class SlowReader:
                 if tcp_state(member.socket.writer) != ESTABLISHED:
                     self.lasted = time.monotonic() - began
                     break
-            self._raw().resume_reading()
+            member.socket.read_nothing(False)
             if seconds is not None:
                 await asyncio.sleep(3)
 
@@ -793,7 +790,8 @@ async def speak(link):
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     asyncio.ensure_future(reader.read()).add_done_callback(lambda _: stop.set())
-    sent = {}  # key id: frames
+    sent, sent_at = {}, {}  # key id: frames; (key id, counter): when
+    late = [0.0]
     heard = {"tls": {}, "quic": {}}  # key id: {counter: when}
     drops = {}
     over = asyncio.Event()
@@ -837,6 +835,8 @@ async def speak(link):
             while counter < BURST_FRAMES and not stop.is_set():
                 sequence = (sequence + 1) & 0xFFFF
                 rtp = wire.RTP(counter == 0, sequence, timestamp, joined.welcome.ssrc).pack()
+                late[0] = max(late[0], time.monotonic() - due)
+                sent_at[key.key_id, counter] = time.monotonic()
                 joined.send_media(rtp + key.seal(counter, SPEECH, rtp))
                 counter += 1
                 sent[key.key_id] = counter
@@ -859,13 +859,13 @@ async def speak(link):
     await asyncio.gather(*listeners)
     total = sum(sent.values())
     summary = {"bursts": len(sent), "sent": total, "acknowledged": acknowledged, "media_sent": media_sent, "drops": drops}
+    summary["late_ms"] = round(late[0] * 1000)
     for name, bursts in heard.items():
-        gaps = [
-            later - earlier
-            for frames_heard in bursts.values()
-            for earlier, later in zip(list(frames_heard.values()), list(frames_heard.values())[1:])
-        ]
-        summary[name] = {"heard": sum(len(each) for each in bursts.values()), "longest_gap_ms": round(max(gaps, default=0) * 1000)}
+        delays = sorted(when - sent_at[key_id, counter] for key_id, each in bursts.items() for counter, when in each.items())
+        summary[name] = {"heard": len(delays)} | {
+            f"{part}_ms": round(delays[int(len(delays) * place)] * 1000, 1) if delays else None
+            for part, place in (("median", 0.5), ("99th", 0.99), ("longest", 1 - 1e-9))
+        }
     print(json.dumps(summary))
     return 0
 
@@ -915,8 +915,10 @@ async def run(options):
         right = heard[name]["heard"] == heard["sent"]
         report.line(f"the honest listener over {name.upper()}",
                     f"{heard[name]['heard']} of {heard['sent']} packets in {heard['bursts']} bursts, "
-                    f"the longest gap {heard[name]['longest_gap_ms']} ms", right)
-    report.line("the honest talker", f"{heard['acknowledged']} of {heard['media_sent']} packets acknowledged; dropped {heard['drops']}",
+                    f"delay {heard[name]['median_ms']} ms, of 99 % at most {heard[name]['99th_ms']}, longest {heard[name]['longest_ms']}",
+                    right)
+    report.line("the honest talker", f"{heard['acknowledged']} of {heard['media_sent']} packets acknowledged; dropped {heard['drops']}; "
+                f"itself late by {heard['late_ms']} ms at most",
                 heard["media_sent"] == heard["sent"] and not any(heard["drops"].values()))
     if options.log:
         with open(options.log, encoding="utf-8", errors="replace") as file:

@@ -28,15 +28,18 @@ class Closed(Exception):
     """The other end is gone; the arguments are code and reason of its Close frame, None without one."""
 
 
-def tls_context():
-    """Section 21: the outer layer; the pin counts, so any certificate will do."""
+def tls_context(authority=None):
+    """Section 21: the outer layer. The pin counts, so any certificate will do, unless an authority is named."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if authority:
+        context.load_verify_locations(authority)
+    else:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-async def open_stream(host, port, tls=True, source=None, receive_buffer=None, server_name=None):
+async def open_stream(host, port, tls=True, source=None, receive_buffer=None, server_name=None, authority=None):
     """Reader and writer; `source`: the own address."""
     loop = asyncio.get_running_loop()
     family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
@@ -49,7 +52,7 @@ async def open_stream(host, port, tls=True, source=None, receive_buffer=None, se
             plain.bind((source, 0))
         await asyncio.wait_for(loop.sock_connect(plain, address), 10)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        where = {"ssl": tls_context(), "server_hostname": server_name or host} if tls else {}
+        where = {"ssl": tls_context(authority), "server_hostname": server_name or host} if tls else {}
         return await asyncio.open_connection(sock=plain, **where)
     except BaseException:
         plain.close()
@@ -177,6 +180,12 @@ class WebSocket:
             raise wire.ProtocolError(f"a frame of {size} bytes from the relay")
         return bool(first & 0x80), first & 15, await self.reader.readexactly(size)
 
+    def read_nothing(self, is_so):
+        """Leaves what comes in the kernel, or takes it again. asyncio's own pause would still fill TLS's buffers."""
+        below = getattr(self.writer.transport, "_ssl_protocol", None)
+        transport = below._transport if below else self.writer.transport
+        transport.pause_reading() if is_so else transport.resume_reading()
+
     def abort(self):
         self.writer.transport.abort()
 
@@ -188,6 +197,7 @@ class WebSession(session.Session):
         """`connecting`: what `WebSocket.connect` takes, `at` (HOST, PORT) instead of the link's."""
         super().__init__(link, name, identity)
         self.at = connecting.pop("at", None) or webwire.place(link.web, link.host)
+        self.keep_alive = connecting.pop("keep_alive", None) or KEEP_ALIVE - 2
         self.connecting = connecting
         self.acknowledged = 0
         self.media_sent = 0
@@ -304,6 +314,6 @@ class WebSession(session.Session):
 
     async def _keep_alive(self):
         while True:
-            await asyncio.sleep(1)
-            if time.monotonic() - self._sent_at > KEEP_ALIVE - 2:
+            await asyncio.sleep(self.keep_alive / 16)
+            if time.monotonic() - self._sent_at > self.keep_alive:
                 self.ping()
