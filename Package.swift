@@ -87,6 +87,8 @@ let package = Package(
             cxxSettings: [.define("TOML_HEADER_ONLY", to: "1"), .define("TOML_ENABLE_FORMATTERS", to: "0")]),
         // Only its headers: the library is loaded where a sound server is asked for headsets.
         .target(name: "CPulse", path: "Sources/C/CPulse"),
+        // Page/ of RelayWeb, embedded.
+        .target(name: "CWebPage", path: "Sources/C/CWebPage", exclude: ["list"]),
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
         system("CALSA", "alsa", apt: ["libasound2-dev"]),
         system("COpus", "opus", apt: ["libopus-dev"]),
@@ -184,10 +186,10 @@ let package = Package(
         module(
             "RelayWeb",
             [
-                "RelayHTTP", "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", "CLinux", hummingbird,
+                "RelayHTTP", "RelayServer", "RelayProtocol", "Cryptography", "MonotonicTime", "CWebPage", hummingbird,
                 lifecycle, log, .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOWebSocket", package: "swift-nio"),
-            ] + nio, resources: [.embedInCode("Page")]),
+            ] + nio, exclude: ["Page"]),
 
         // Layer 6: arguments, configuration, assembly.
         executable(
@@ -313,6 +315,7 @@ let package = Package(
                 "MonotonicTime", "Reactor",
                 "CLinux", log,
             ]),
+        tests("RelayWeb", named: "RelayWeb", [.product(name: "NIOHTTP1", package: "swift-nio")]),
         tests(
             "RelayHTTP", named: "RelayHTTP",
             [

@@ -22,6 +22,7 @@ public enum MetricsText {
         text.gauge("push_tokens", "Live push tokens.", Double(relay.pushTokens))
         channels(relay.channels, &text)
         media(relay, &text)
+        if let web = relay.web { links(web, &text) }
         transport(relay, &text)
         if let process {
             text.gauge("process_resident_bytes", "Resident memory.", Double(process.residentBytes))
@@ -110,6 +111,16 @@ public enum MetricsText {
             "forward_seconds",
             "Time from reading a packet, with those received with it, until the kernel has its last copy.",
             relay.forwarding)
+    }
+
+    private static func links(_ web: RelayStatistics.Web, _ text: inout MetricsWriter) {
+        text.gauge("web_connections", "Links over TLS, pending handshakes included.", Double(web.connections))
+        text.counter(
+            "web_handshakes_failed_total", "Links over TLS whose client did not prove who it is.",
+            web.handshakesFailed)
+        text.counter(
+            "web_media_too_late_total", "Copies that a link over TLS did not take within half a second; dropped.",
+            web.mediaTooLate)
     }
 
     private static func transport(_ relay: RelayStatistics, _ text: inout MetricsWriter) {

@@ -20,8 +20,23 @@ public struct RelayStatistics: Sendable, Equatable {
     public var isDraining: Bool
     /// The channels, in the order they came.
     public var channels: [Channel]
+    /// The links over TLS; nil where none are taken.
+    public var web: Web?
     /// What the bursts that are kept take in memory.
     public var keptBytes = 0
+
+    /// The links over TLS.
+    public struct Web: Sendable, Equatable {
+        /// Those that are open, pending handshakes included.
+        public var connections = 0
+        /// Handshakes inside TLS that did not succeed.
+        public var handshakesFailed = 0
+        /// Copies of media packets that waited for too long and were dropped.
+        public var mediaTooLate = 0
+
+        /// Nothing counted.
+        public init() {}
+    }
 
     /// What came to the port.
     public struct Transport: Sendable, Equatable {

@@ -1,5 +1,4 @@
 // A connection to the web endpoint: TCP, TLS, HTTP/1.1, and then the page or a WebSocket.
-import CLinux
 import Glibc
 import HummingbirdCore
 import Logging

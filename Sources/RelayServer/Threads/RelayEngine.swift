@@ -255,7 +255,7 @@ final class RelayEngine: @unchecked Sendable {
         var counters = core.counters
         for tally in tallies {
             counters.packetsOut += tally.packetsOut
-            counters.packetsNotSent += tally.packetsNotSent + tally.mediaDropped
+            counters.packetsNotSent += tally.packetsNotSent + tally.mediaDropped + tally.mediaTooLate
             counters.strayPackets += tally.strayPackets
             counters.repairsRefused += tally.repairsRefused
         }
@@ -271,11 +271,20 @@ final class RelayEngine: @unchecked Sendable {
             transport.add(tally.transport)
             forwarding.add(tally.forwarding)
         }
-        return RelayStatistics(
-            uptime: .now - startedAt, connections: tallies.reduce(0) { $0 + $1.connections },
+        var result = RelayStatistics(
+            uptime: .now - startedAt,
+            connections: tallies.dropLast(web == nil ? 0 : 1).reduce(0) { $0 + $1.connections },
             counters: total(of: tallies), transport: transport, forwarding: forwarding,
             pushTokens: core.pushTokenCount, isDraining: core.isDraining, channels: core.channelStatistics,
             keptBytes: core.keptBytes)
+        if web != nil, let tally = tallies.last {
+            var links = RelayStatistics.Web()
+            links.connections = tally.connections
+            links.handshakesFailed = tally.webHandshakesFailed
+            links.mediaTooLate = tally.mediaTooLate
+            result.web = links
+        }
+        return result
     }
 
     // MARK: Places of connections

@@ -83,5 +83,9 @@ struct RelayWorkerTally: Sendable {
     var mediaDropped = 0
     var forwarding = LatencyHistogram()
     var connections = 0
+    /// Handshakes of links over TLS that did not succeed.
+    var webHandshakesFailed = 0
+    /// Copies that a link over TLS did not take in time.
+    var mediaTooLate = 0
     var transport = RelayStatistics.Transport()
 }

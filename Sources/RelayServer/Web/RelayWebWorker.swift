@@ -106,7 +106,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         }
         peer.socket?.flush()
         let dropped = peer.rules.mediaDropped - droppedBefore
-        if dropped > 0 { tally.withLock { $0.packetsNotSent += dropped } }
+        if dropped > 0 { tally.withLock { $0.mediaTooLate += dropped } }
         if peers[peer.id] === peer { peer.arm() }
     }
 
@@ -138,7 +138,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .answerNotTaken: peer.wasAnswerTaken = false
         case .note(let error):
             log.fault(.violation, peer.id, more: ["why": "\(error)"], at: now)
-            tally.withLock { $0.transport.handshakesFailed += peer.isKnown ? 0 : 1 }
+            if !peer.isKnown { tally.withLock { $0.webHandshakesFailed += 1 } }
         case .close(let code, let reason): end(peer, code, reason, attachment, at: now)
         }
     }

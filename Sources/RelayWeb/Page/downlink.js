@@ -6,8 +6,8 @@ import { reportTimes, TalkerStatistics } from "./reports.js";
 import { sequenceDistance } from "./rtp.js";
 
 export const downlinkTimes = {
-  completion: 3000, superseding: 1000, earlyMax: 256, early: 2000, silentMax: 120000, interruption: 300000, talkersMax: 4,
-  statisticsMax: 32,
+  completion: 3000, superseding: 1000, earlyMax: 256, early: 2000, silentMax: 120000, interruption: 300000, interruptedMax: 16,
+  talkersMax: 4, statisticsMax: 32,
 };
 
 /**
@@ -242,6 +242,8 @@ export class Downlink {
 
   #end(burst, reason, now) {
     this.bursts = this.bursts.filter(other => other !== burst);
+    // Whoever announces it once more plays none of it twice.
+    this.#noteInterruption(burst, now);
     this.#statisticsOf(burst.talker.ssrc).close(burst.lost + burst.repaired);
     const actions = burst.hasBegun
       ? [this.#report(burst.talker.ssrc, 0), { do: "ended", talker: burst.talker, reason, lost: burst.lost }] : [];
@@ -263,13 +265,12 @@ export class Downlink {
     if (!burst.hasBegun) return;
     this.#interrupted = this.#interrupted.filter(each => each.burst !== burst.talker.burst);
     this.#interrupted.push({ burst: burst.talker.burst, last: burst.sequences.last, at: now });
-    this.#interrupted.splice(0, this.#interrupted.length - downlinkTimes.talkersMax);
+    this.#interrupted.splice(0, this.#interrupted.length - downlinkTimes.interruptedMax);
   }
 
   /** It went silent while its talker may still have the floor: more of it may come. */
   #setAside(burst, now) {
     if (burst.isOver || burst.isConcluded) return;
-    this.#noteInterruption(burst, now);
     this.#forgetSilent(burst.talker);
     this.#silent.push({ talker: burst.talker, nextReport: now + reportTimes.lossInterval, until: now + downlinkTimes.silentMax });
     this.#silent.splice(0, this.#silent.length - downlinkTimes.talkersMax);

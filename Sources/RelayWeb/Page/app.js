@@ -1,0 +1,377 @@
+// The page's parts put together: channels, sound, talk key, alarms. What is shown is in the views.
+import { Alarms } from "./alarms.js";
+import { Channel } from "./channel.js";
+import { Encoder, encoderConfiguration } from "./encoder.js";
+import { HeadsetKey } from "./headset.js";
+import { History } from "./history.js";
+import { emergencyPriority } from "./messages.js";
+import { Microphone } from "./microphone.js";
+import { Player } from "./player.js";
+import { burstName, opusSamples } from "./rtp.js";
+import { EmergencyKey, EmergencyRetry, TalkKey } from "./talk-key.js";
+import { Talker } from "./talker.js";
+import { relayUrl } from "./transport.js";
+import { shown } from "./words.js";
+
+export class App {
+  channels = [];
+  history = new History();
+  key = new TalkKey();
+  emergencyKey = new EmergencyKey();
+  retry = new EmergencyRetry();
+  alarms = new Alarms();
+  /** Where the talk key talks to: null for all selected channels, or one channel. */
+  target = null;
+  microphoneProblem = null;
+  microphoneLevel = 0;
+  isSilent = false;
+  replaying = null;
+  #changes = new Set();
+  #isDrawing = false;
+
+  constructor({ identity, name }) { Object.assign(this, { identity, name }); }
+
+  // Drawing: however many things change, once in a frame.
+
+  onchange(draw) { this.#changes.add(draw); }
+
+  changed() {
+    if (this.#isDrawing) return;
+    this.#isDrawing = true;
+    const draw = () => {
+      if (!this.#isDrawing) return;
+      this.#isDrawing = false;
+      for (const each of this.#changes) each();
+    };
+    requestAnimationFrame(draw);
+    // A hidden page has no frames, but its title and its media keys go on.
+    setTimeout(draw, 250);
+  }
+
+  // Sound.
+
+  /** Needs a gesture: browsers play nothing before one. */
+  async startSound() {
+    if (this.context) return this.context.resume();
+    this.context = new AudioContext({ sampleRate: 48000, latencyHint: "interactive" });
+    this.player = new Player(this.context, event => this.#played(event));
+    this.microphone = new Microphone(this.context);
+    this.microphone.onproblem = problem => this.#microphoneProblem(problem);
+    this.talker = new Talker({
+      microphone: this.microphone, tone: name => this.player.tone(name), tell: event => this.#talked(event),
+      makeEncoder: (onframe, onerror) => new Encoder(this.encoding, onframe, onerror),
+    });
+    this.encoding = await encoderConfiguration();
+    await this.context.resume();
+    await this.player.start();
+    this.context.onstatechange = () => this.changed();
+  }
+
+  async openMicrophone() {
+    this.microphoneProblem = null;
+    try {
+      if (!this.encoding) throw new Error("encoder");
+      await this.microphone.open();
+      this.hasMicrophone = true;
+    } catch (error) {
+      this.hasMicrophone = false;
+      this.microphoneProblem = error.message;
+    }
+    this.changed();
+  }
+
+  #microphoneProblem(problem) {
+    this.microphoneProblem = problem;
+    if (problem === "ended") this.hasMicrophone = false;
+    if (problem) {
+      this.#letGo();
+      this.talker.stop("microphone");
+    }
+    this.changed();
+  }
+
+  #played(event) {
+    const channel = this.channels.find(each => each.id === event.channel);
+    if (event.is === "level") {
+      if (channel) channel.level = event.peak;
+    } else {
+      if (this.replaying?.lane === event.burst) this.replaying = null;
+      channel?.played(event.burst);
+    }
+    this.changed();
+  }
+
+  // Channels.
+
+  join(invitations) {
+    for (const invitation of invitations) {
+      if (this.channels.some(channel => channel.id === invitation.channel)) continue;
+      const channel = new Channel(invitation, {
+        identity: this.identity, name: this.name, url: relayUrl(location), tell: (channel, event) => this.#told(channel, event),
+      });
+      this.channels.push(channel);
+      channel.session.start();
+    }
+    this.changed();
+  }
+
+  leave(channel) {
+    if (channel.own) this.release();
+    channel.session.stop();
+    this.player?.dropChannel(channel.id);
+    this.history.clear(channel.id);
+    this.alarms.idle(channel.id);
+    this.channels = this.channels.filter(other => other !== channel);
+    if (this.target === channel) this.target = null;
+    this.changed();
+  }
+
+  /** The page goes: the floor is free at once. */
+  close() {
+    this.#letGo();
+    this.talker?.stop("hidden");
+    for (const channel of this.channels) channel.session.stop();
+  }
+
+  reopen() { for (const channel of this.channels) channel.session.start(); }
+
+  setVolume(channel, volume, isMuted) {
+    Object.assign(channel, { volume, isMuted });
+    this.player?.gain(channel.id, isMuted ? 0 : volume);
+    this.changed();
+  }
+
+  #told(channel, event) {
+    const now = performance.now();
+    switch (event.is) {
+      case "link":
+        if (event.state === "ready") this.#isBack(channel);
+        else if (channel.wasReady && event.state === "waiting") this.#isLost(channel);
+        break;
+      case "uplink":
+        this.talker?.uplink(channel.session, event);
+        break;
+      case "taken":
+        if (event.talker.isEmergency) this.alarms.began(channel.id, event.talker, now);
+        break;
+      case "idle":
+        this.alarms.idle(channel.id, event.ssrc);
+        this.retry.floorIdle(now);
+        break;
+      case "began":
+        this.#stopReplay();
+        this.history.began(channel.id, event.talker, Date.now());
+        this.player?.open(channel.id, event.talker.burst, { isAlone: !channel.isFullDuplex });
+        break;
+      case "frame":
+        this.history.frame(channel.id, event.talker.burst, event.header, event.payload, opusSamples(event.payload));
+        this.player?.frame(channel.id, event.talker.burst, event);
+        break;
+      case "ended":
+        this.history.ended(channel.id, event.talker.burst);
+        if (this.player) this.player.finish(channel.id, event.talker.burst);
+        else channel.played(event.talker.burst);
+    }
+    this.changed();
+  }
+
+  #isBack(channel) {
+    if (channel.lostTold) this.player?.tone("linkBack");
+    clearTimeout(channel.lostTimer);
+    Object.assign(channel, { wasReady: true, lostTimer: null, lostTold: false });
+    if (channel.session.keptBursts > 0) this.refreshMessages(channel);
+  }
+
+  /** A short loss is not told. */
+  #isLost(channel) {
+    channel.lostTimer ??= setTimeout(() => {
+      channel.lostTold = true;
+      this.player?.tone("linkLost");
+      this.changed();
+    }, 2000);
+  }
+
+  // Talking.
+
+  get targets() {
+    const all = this.target ? [this.target] : this.channels.filter(channel => channel.isSelected || this.channels.length === 1);
+    return all.filter(channel => !channel.floor.listenOnly);
+  }
+
+  get canTalk() { return Boolean(this.hasMicrophone) && this.microphoneProblem === null; }
+
+  down(holder, target = null) { this.#act(this.key.down(holder), target); }
+  up(holder) { this.#act(this.key.up(holder)); }
+  toggle(holder, target = null) { this.#act(this.key.toggle(holder), target); }
+
+  #act(what, target = null) {
+    if (what === "press") this.#press(target);
+    if (what === "release" && this.emergencyKey.state !== "active") this.release();
+  }
+
+  #press(target) {
+    this.target = target;
+    if (this.emergencyKey.state === "active") return;
+    this.#begin(this.targets, 0);
+  }
+
+  #begin(channels, priority) {
+    const listeners = (this.target ? [this.target] : this.channels).filter(channel => channel.floor.listenOnly);
+    if (channels.length === 0) for (const channel of listeners) channel.notify("deny-listen");
+    if (channels.length === 0 || !this.canTalk) {
+      this.player?.tone("deny");
+      if (!this.canTalk) for (const channel of channels) channel.notify("no-microphone");
+      return this.changed();
+    }
+    this.context.resume();
+    this.#stopReplay();
+    this.isSilent = false;
+    for (const channel of channels) channel.began(priority);
+    const waits = priority !== emergencyPriority && channels.some(channel => !channel.isFullDuplex && channel.talkers.length > 0);
+    this.talker.press(channels.map(channel => channel.session), { priority, waits });
+    this.headset?.talking(true);
+    this.changed();
+  }
+
+  release() {
+    this.talker?.release();
+    this.headset?.talking(false);
+    this.changed();
+  }
+
+  #letGo() {
+    this.key.clear();
+    this.emergencyKey.up();
+    this.retry.clear();
+  }
+
+  /** The page lost the focus or is hidden: no release of a key or finger would come any more. */
+  lostFocus() {
+    if (this.emergencyKey.up() === "end") this.#endEmergency();
+    if (this.key.lostFocus() === "release") this.release();
+    this.changed();
+  }
+
+  #talked(event) {
+    switch (event.is) {
+      case "level": this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9); break;
+      case "silent": this.isSilent = true; break;
+      case "over": this.#isOver(event);
+    }
+    this.changed();
+  }
+
+  #isOver(event) {
+    this.key.burstEnded();
+    this.headset?.talking(false);
+    this.microphoneLevel = 0;
+    if (this.emergencyKey.state !== "active" || event.priority !== emergencyPriority) return;
+    // Another emergency goes on, or the link is away: it is asked for again while the button is held.
+    const mayHelp = event.reason === "denied" && event.cause === 1 || event.reason === "link" || event.reason === "unanswered";
+    if (event.wasHeld && mayHelp && this.retry.denied(performance.now())) this.#retryLater();
+  }
+
+  // Emergency.
+
+  emergencyDown(target = null) {
+    if (this.emergencyKey.down(performance.now()) !== "holding") return;
+    this.emergencyTarget = target;
+    const look = () => {
+      if (this.emergencyKey.state !== "holding") return;
+      if (this.emergencyKey.due(performance.now()) === "begin") this.#emergency();
+      else setTimeout(look, 30);
+      this.changed();
+    };
+    look();
+  }
+
+  emergencyUp() {
+    if (this.emergencyKey.up() === "end") this.#endEmergency();
+    this.changed();
+  }
+
+  #emergency() {
+    this.target = this.emergencyTarget;
+    if (this.talker?.isBusy) this.talker.stop("emergency");
+    this.#begin(this.targets, emergencyPriority);
+  }
+
+  #endEmergency() {
+    this.retry.clear();
+    this.release();
+  }
+
+  #retryLater() {
+    clearTimeout(this.retryTimer);
+    this.retryTimer = setTimeout(() => {
+      if (this.emergencyKey.state !== "active") return;
+      if (this.retry.due(performance.now())) this.#begin(this.targets, emergencyPriority);
+      else if (this.retry.isWaiting) this.#retryLater();
+    }, 50);
+  }
+
+  // Buttons beside the page.
+
+  async useHeadset(isWanted, title) {
+    this.headset?.stop();
+    this.headset = null;
+    if (!isWanted) return;
+    const headset = new HeadsetKey(() => this.toggle("media"));
+    await headset.start(title);
+    this.headset = headset;
+  }
+
+  control({ control, isDown }) {
+    if (control === "emergency") return isDown ? this.emergencyDown() : this.emergencyUp();
+    return isDown ? this.down("bluetooth") : this.up("bluetooth");
+  }
+
+  // Messages.
+
+  async refreshMessages(channel) {
+    try {
+      const { bursts } = await channel.session.list();
+      const named = bursts.map(burst => ({ ...burst, burst: burstName(burst.ssrc, burst.keyId) }));
+      this.history.kept(channel.id, named, null, Date.now());
+    } catch {
+      // The relay keeps nothing, or not now: what was heard here is shown.
+    }
+    this.changed();
+  }
+
+  async replay(entry) {
+    const wasThis = this.replaying?.entry === entry;
+    this.#stopReplay();
+    const channel = this.channels.find(each => each.id === entry.channel);
+    if (wasThis || !channel || !this.player) return this.changed();
+    const replaying = this.replaying = { entry, lane: `again ${entry.burst}`, problem: null };
+    this.changed();
+    let { frames } = entry;
+    if (frames.length === 0) {
+      try {
+        frames = await channel.session.fetch(entry.ssrc, entry.keyId);
+      } catch {
+        frames = [];
+      }
+    }
+    if (this.replaying !== replaying) return;
+    if (frames.length === 0) {
+      this.replaying = null;
+      entry.problem = "message-gone";
+      return this.changed();
+    }
+    this.player.open(channel.id, replaying.lane, { isAlone: false, isReplay: true });
+    for (const frame of frames) this.player.frame(channel.id, replaying.lane, frame);
+    this.player.finish(channel.id, replaying.lane);
+    this.changed();
+  }
+
+  /** A replayed message disturbs nobody who talks. */
+  #stopReplay() {
+    if (!this.replaying) return;
+    this.player?.drop(this.replaying.entry.channel, this.replaying.lane);
+    this.replaying = null;
+  }
+
+  nameOf(talker) { return shown(talker.name); }
+}

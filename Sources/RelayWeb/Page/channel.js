@@ -1,0 +1,89 @@
+// What the page shows of one channel, and how it is talked to: a session, and what it has told.
+import { emergencyPriority, modes } from "./messages.js";
+import { Session } from "./session.js";
+import { refusalKey } from "./words.js";
+
+const noticeTime = 5000;
+
+/** The states that a channel is shown in; the first that fits. */
+export const channelStates = ["offline", "talking", "queued", "asking", "refused", "hearing", "listening", "idle"];
+
+export class Channel {
+  volume = 1;
+  isMuted = false;
+  isSelected = true;
+  link = { state: "stopped", problem: null, retryAt: Infinity };
+  /** This end's burst here: { phase: asking | queued | talking, since, position, isEmergency } */
+  own = null;
+  notice = null;
+  /** Bursts that are heard or still to be heard, by name. */
+  heard = new Map();
+  level = 0;
+  loss = 0;
+
+  constructor(invitation, { identity, name, url, tell }) {
+    this.invitation = invitation;
+    this.id = invitation.channel;
+    this.tell = tell;
+    this.session = new Session({ invitation, identity, name, url, tell: event => this.#told(event) });
+  }
+
+  get floor() { return this.session.floor; }
+  get name() { return this.floor.channelName || this.invitation.name; }
+  get talkers() { return this.floor.talkers; }
+  get isFullDuplex() { return this.floor.mode === modes.fullDuplex; }
+  get emergency() { return this.talkers.find(talker => talker.isEmergency) ?? null; }
+
+  /** Who is heard, or about to be. */
+  get voices() {
+    const all = new Map(this.talkers.map(talker => [talker.burst, talker]));
+    for (const [burst, talker] of this.heard) all.set(burst, talker);
+    return [...all.values()];
+  }
+
+  state(now) {
+    if (this.own?.phase === "talking") return "talking";
+    if (this.own?.phase === "queued") return "queued";
+    if (this.link.state !== "ready") return this.own ? "asking" : "offline";
+    if (this.own) return "asking";
+    if (this.notice && this.notice.until > now) return "refused";
+    if (this.voices.length > 0) return "hearing";
+    return this.floor.listenOnly ? "listening" : "idle";
+  }
+
+  notify(key, values = {}) { this.notice = { key, values, until: performance.now() + noticeTime }; }
+
+  began(priority) {
+    this.notice = null;
+    this.own = { phase: "asking", since: performance.now(), position: 0, isEmergency: priority === emergencyPriority };
+  }
+
+  #told(event) {
+    switch (event.is) {
+      case "link":
+        this.link = event;
+        break;
+      case "uplink": this.#uplink(event); break;
+      case "began": this.heard.set(event.talker.burst, event.talker); break;
+      case "loss": this.loss = event.percent; break;
+      case "lost-hearing": this.notify("end-unheard");
+    }
+    this.tell(this, event);
+  }
+
+  #uplink(event) {
+    if (event.what === "granted" && this.own) {
+      Object.assign(this.own, { phase: "talking", since: performance.now(), limit: event.limit });
+    } else if (event.what === "queued" && this.own) {
+      Object.assign(this.own, { phase: "queued", position: event.position });
+    } else if (event.what === "ended") {
+      this.own = null;
+      this.loss = 0;
+      const key = event.reason === "completed" ? null : refusalKey(event);
+      const who = this.talkers[0]?.name;
+      if (key) this.notify(key === "deny-taken" && who ? "deny-taken-by" : key, { name: who });
+    }
+  }
+
+  played(burst) { this.heard.delete(burst); }
+}

@@ -1,0 +1,55 @@
+// The microphone: opened once, when the person says so, and its samples taken only while somebody presses.
+//
+// It stays open between presses, because opening takes up to a second in which the first words would be lost. Its track is
+// disabled then: the browser delivers silence, and nothing of it is looked at.
+
+export class Microphone {
+  #isWanted = false;
+  onblock = () => {};
+  onproblem = () => {};
+
+  constructor(context) { this.context = context; }
+
+  get isOpen() { return this.track?.readyState === "live" && !this.track.muted; }
+
+  /** @throws with a code: refused, none, busy, or failed */
+  async open() {
+    if (!navigator.mediaDevices?.getUserMedia) throw new Error("none");
+    let stream;
+    try {
+      stream = await navigator.mediaDevices.getUserMedia({
+        audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
+      });
+    } catch (error) {
+      throw new Error({ NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" }[error.name] ?? "failed");
+    }
+    this.close();
+    const [track] = stream.getAudioTracks();
+    if (!track) throw new Error("none");
+    this.track = track;
+    track.enabled = this.#isWanted;
+    const ifCurrent = problem => () => track === this.track && this.onproblem(problem);
+    track.addEventListener("ended", ifCurrent("ended"));
+    track.addEventListener("mute", ifCurrent("muted"));
+    track.addEventListener("unmute", ifCurrent(null));
+    await this.context.audioWorklet.addModule("/page/capture-worklet.js");
+    this.source = this.context.createMediaStreamSource(stream);
+    this.node = new AudioWorkletNode(this.context, "pttd-capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+    this.node.port.onmessage = ({ data }) => this.#isWanted && this.onblock(data);
+    this.source.connect(this.node);
+    if (track.muted) this.onproblem("muted");
+  }
+
+  /** Whether samples are wanted: while somebody presses, and on the screen that tries the microphone. */
+  want(isWanted) {
+    this.#isWanted = isWanted;
+    if (this.track) this.track.enabled = isWanted;
+  }
+
+  close() {
+    this.source?.disconnect();
+    const { track } = this;
+    this.track = null;
+    track?.stop();
+  }
+}

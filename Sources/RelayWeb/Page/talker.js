@@ -1,0 +1,174 @@
+// One press to its end: microphone, encoder and the channels that are talked to. The parts are passed in, so a test has its own.
+
+const tailBlocks = 20;
+const tailTimeout = 400;
+const openTimeout = 1500;
+const silentWarning = 100, silentEnd = 300;
+
+/**
+ * Tells { is: "talking", burst, since } when the microphone delivers, { is: "over", burst, reason } once, { is: "silent" } and
+ * { is: "level", peak }.
+ */
+export class Talker {
+  #count = 0;
+  #current = null;
+  #next = null;
+  #isFinishing = false;
+
+  /** @param parts { microphone, makeEncoder(onframe, onerror), tone(name), tell(event), clock() } */
+  constructor(parts) {
+    Object.assign(this, parts);
+    this.microphone.onblock = block => this.block(block);
+  }
+
+  get isBusy() { return this.#current !== null; }
+  get burst() { return this.#current?.id ?? null; }
+  /** Whether the button is down as far as the burst is concerned. */
+  get isHeld() { return this.#current !== null && !this.#current.isReleased; }
+
+  /** @param options { priority, waits }; waits: somebody talks, so the go-ahead comes with the grant */
+  press(sessions, options) {
+    if (sessions.length === 0) return;
+    if (!this.#current) return this.#begin(sessions, options);
+    // The tail of the last burst is cut, and what is said from here on is the next one's.
+    this.#next = { sessions, options };
+    this.#finish();
+  }
+
+  #begin(sessions, { priority = 0, waits = false }) {
+    const id = `burst ${++this.#count}`;
+    const current = {
+      id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false,
+      hasGoneAhead: false, isGranted: false, silent: 0, reasons: [], sent: 0,
+    };
+    this.#current = current;
+    this.microphone.want(true);
+    try {
+      current.encoder = this.makeEncoder(frame => {
+        if (this.#current === current) for (const session of current.sessions) session.frame(frame.payload, frame.samples, frame.captured);
+      }, () => this.stop("encoder"));
+    } catch {
+      return this.#over("encoder");
+    }
+    current.timer = setTimeout(() => current.blocks === 0 && !current.isReleased && !this.#isQueued(current) && this.stop("microphone"), openTimeout);
+    for (const session of sessions) session.begin(id, { priority, mayQueue: session.floor.hasQueue });
+  }
+
+  /** 10 ms of the microphone. */
+  block(block) {
+    let peak = 0;
+    for (const sample of block.samples) peak = Math.max(peak, Math.abs(sample));
+    this.tell({ is: "level", peak });
+    const current = this.#current;
+    if (!current || this.#isFinishing) return;
+    current.blocks++;
+    current.encoder.encode(block);
+    this.#goAhead();
+    current.silent = peak === 0 ? current.silent + 1 : 0;
+    if (current.silent === silentWarning) {
+      this.tone("warning");
+      this.tell({ is: "silent" });
+    }
+    if (current.silent >= silentEnd) return this.stop("microphone");
+    if (--current.tail <= 0) this.#finish();
+  }
+
+  #isQueued(current) { return current.waiting.size > 0 && current.waiting.size === current.sessions.size; }
+
+  /** Never before the microphone delivers. */
+  #goAhead() {
+    const current = this.#current;
+    if (current.hasGoneAhead || current.isReleased || current.blocks === 0 || current.waits && !current.isGranted) return;
+    current.hasGoneAhead = true;
+    this.tone("goAhead");
+    this.tell({ is: "talking", burst: current.id });
+  }
+
+  release() {
+    const current = this.#current;
+    this.#next = null;
+    if (!current || current.isReleased) return;
+    current.isReleased = true;
+    if (current.blocks === 0 || this.#isQueued(current)) return this.#finish();
+    // The last word is often still being said.
+    current.tail = tailBlocks;
+    setTimeout(() => this.#current === current && this.#finish(), tailTimeout);
+  }
+
+  /** Ends at once, and what is not sent is erased. */
+  stop(reason) {
+    const current = this.#current;
+    this.#next = null;
+    if (!current) return;
+    for (const session of [...current.sessions]) session.abort(reason);
+    if (this.#current === current) this.#over(reason);
+  }
+
+  /** What a channel tells of the burst. */
+  uplink(session, event) {
+    const current = this.#current;
+    if (!current || event.burst !== current.id) return;
+    switch (event.what) {
+      case "granted":
+        current.isGranted = true;
+        current.waiting.delete(session);
+        this.microphone.want(true);
+        if (current.waits) this.#goAhead();
+        break;
+      case "queued":
+        if (!current.waiting.has(session)) this.tone("wait");
+        current.waiting.add(session);
+        current.waits = true;
+        // Nothing is recorded for a floor that another has.
+        if (this.#isQueued(current)) {
+          current.blocks = 0;
+          current.hasGoneAhead = false;
+          this.microphone.want(false);
+        }
+        break;
+      case "warning": this.tone("warning"); break;
+      case "ended":
+        current.sessions.delete(session);
+        current.waiting.delete(session);
+        current.reasons.push(event);
+        current.sent += event.sent;
+        if (current.sessions.size === 0) this.#over(this.#reason(current));
+    }
+  }
+
+  #reason(current) {
+    // On several channels it was carried when one of them carried it.
+    const carried = current.reasons.find(event => event.reason === "completed");
+    return (carried ?? current.reasons.at(-1)).reason;
+  }
+
+  async #finish() {
+    const current = this.#current;
+    if (!current || this.#isFinishing) return;
+    this.#isFinishing = true;
+    if (!this.#next) this.microphone.want(false);
+    await current.encoder?.finish();
+    this.#isFinishing = false;
+    if (this.#current !== current) return;
+    current.isReleased = true;
+    for (const session of [...current.sessions]) session.end();
+    // What is held waits in the channel for its grant; the next press need not.
+    if (this.#current === current && this.#next) this.#over("completed");
+  }
+
+  #over(reason) {
+    const current = this.#current;
+    this.#current = null;
+    clearTimeout(current.timer);
+    current.encoder?.finish();
+    const next = this.#next;
+    this.#next = null;
+    if (!next) this.microphone.want(false);
+    if (reason === "microphone" || reason === "encoder") this.tone("fault");
+    else if (reason !== "completed" && reason !== "released") this.tone(reason === "unheard" ? "linkLost" : "deny");
+    else if (current.hasGoneAhead && !next) this.tone("end");
+    const detail = current.reasons.at(-1) ?? {};
+    this.tell({ is: "over", burst: current.id, reason, cause: detail.cause, phrase: detail.phrase, sent: current.sent, priority: current.priority, wasHeld: !current.isReleased });
+    if (next) this.#begin(next.sessions, next.options);
+  }
+}
