@@ -22,6 +22,7 @@ REPORT_INTERVAL = 2.0
 STRAGGLERS = 0.2
 SILENCE = 6.0
 ANSWER = 2.0
+LATE = 0.75
 
 
 def base_summary(member):
@@ -119,7 +120,7 @@ class Burst:
             "opus_bytes": sum(len(opus) for _, opus in self.frames.values()),
             "audio_ms": round(samples / 48),
             "jitter_ms": round(self.jitter / 48, 2),
-            "latest_ms": round((max(self._transits) - min(self._transits)) / 48, 1) if self._transits else None,
+            "late_packets": sum(each - min(self._transits) > LATE * 48000 for each in self._transits),
         }
 
 
@@ -296,6 +297,7 @@ def arguments(words):
     for command in (listening, talking):
         command.add_argument("--tls", "--web", action="store_true", help="over TLS (section 21) instead of QUIC")
         command.add_argument("--at", type=place, metavar="HOST:PORT", help="with --tls: there, not where the link says")
+        command.add_argument("--connect", type=place, metavar="HOST:PORT", help="with --tls: by CONNECT of the HTTP proxy there")
         command.add_argument("--plain", action="store_true", help="with --tls: but without the TLS: behind a proxy")
         command.add_argument("--fragments", type=int, metavar="BYTES", help="with --tls: in WebSocket fragments of this size")
         command.add_argument("--server-name", metavar="NAME", help="with --tls: what the server is called")
@@ -324,7 +326,7 @@ def main():
         if options.tls:
             member = websession.WebSession(
                 link, options.name, identity, at=options.at, tls=not options.plain, fragments=options.fragments,
-                server_name=options.server_name, authority=options.authority, keep_alive=options.keep_alive,
+                through=options.connect, server_name=options.server_name, authority=options.authority, keep_alive=options.keep_alive,
                 receive_buffer=4096 if getattr(options, "pause", 0) else None)
         else:
             member = session.Session(link, options.name, identity)

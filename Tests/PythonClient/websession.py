@@ -39,9 +39,10 @@ def tls_context(authority=None):
     return context
 
 
-async def open_stream(host, port, tls=True, source=None, receive_buffer=None, server_name=None, authority=None):
-    """Reader and writer; `source`: the own address."""
+async def open_stream(host, port, tls=True, source=None, receive_buffer=None, server_name=None, authority=None, through=None):
+    """Reader and writer; `source`: the own address; `through`: (HOST, PORT) of an HTTP proxy, by CONNECT."""
     loop = asyncio.get_running_loop()
+    wanted, (host, port), server_name = (host, port), through or (host, port), server_name or host
     family, kind, protocol, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
     plain = socket.socket(family, kind, protocol)
     try:
@@ -52,11 +53,28 @@ async def open_stream(host, port, tls=True, source=None, receive_buffer=None, se
             plain.bind((source, 0))
         await asyncio.wait_for(loop.sock_connect(plain, address), 10)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        where = {"ssl": tls_context(authority), "server_hostname": server_name or host} if tls else {}
+        if through:
+            await pass_on(loop, plain, *wanted)
+        where = {"ssl": tls_context(authority), "server_hostname": server_name} if tls else {}
         return await asyncio.open_connection(sock=plain, **where)
     except BaseException:
         plain.close()
         raise
+
+
+async def pass_on(loop, plain, host, port):
+    """Asks an HTTP proxy to connect (RFC 9110, section 9.3.6)."""
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    await loop.sock_sendall(plain, f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        # One byte after the other: what follows is TLS's.
+        if not (byte := await asyncio.wait_for(loop.sock_recv(plain, 1), 10)) or len(head) > 8192:
+            raise Refused(None)
+        head += byte
+    status = int(head.split(b" ", 2)[1])
+    if not 200 <= status < 300:
+        raise Refused(status)
 
 
 def request(host, port, path=webwire.PATH, method="GET", **changed):

@@ -7,7 +7,8 @@ HOST = "relay.example"
 sys.path.insert(0, str(ROOT / "Tests" / "Tools"))
 from line import Failed, Process  # noqa: E402
 
-SILENCE = bytes.fromhex("f8fffe")
+# 20 ms of Opus at 48 kbit/s: as much as pttd sends in two packets.
+FRAME = bytes.fromhex("f8") + bytes(119)
 
 
 def program(build=None):
@@ -135,7 +136,7 @@ def speech(folder, seconds):
     if not path.exists():
         sys.path.insert(0, str(CLIENT.parent))
         import oggopus
-        oggopus.write(str(path), [SILENCE] * int(seconds * 50))
+        oggopus.write(str(path), [FRAME] * int(seconds * 50))
     return path
 
 
