@@ -150,6 +150,7 @@ export class App {
         break;
       case "uplink":
         this.talker?.uplink(channel.session, event);
+        if (event.what === "ended" && event.sent > 0) this.#refreshSoon(channel);
         break;
       case "taken":
         if (event.talker.isEmergency) this.alarms.began(channel.id, event.talker, now);
@@ -327,6 +328,13 @@ export class App {
   }
 
   // Messages.
+
+  /** What this end said is among what the relay keeps. */
+  #refreshSoon(channel) {
+    if (channel.session.keptBursts === 0) return;
+    clearTimeout(channel.refreshTimer);
+    channel.refreshTimer = setTimeout(() => channel.session.isReady && this.refreshMessages(channel), 1500);
+  }
 
   async refreshMessages(channel) {
     try {

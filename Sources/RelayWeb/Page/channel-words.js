@@ -1,6 +1,11 @@
 // What is said about a channel in words: the same for eyes and for screen readers. Pure.
 import { clockTime, shown } from "./words.js";
 
+/** The connection in a word; what is wrong with it is said where it is said who talks. */
+export function linkWord(words, { state }) {
+  return words.say(state === "ready" ? "link-ready" : state === "connecting" || state === "joining" ? "link-connecting" : "link-stopped");
+}
+
 export function linkText(words, { state, problem }) {
   return problem && state !== "ready" ? words.say(`problem-${problem}`) : words.say(`link-${state}`);
 }

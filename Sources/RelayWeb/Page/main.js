@@ -135,7 +135,11 @@ function watchPage() {
   window.addEventListener("pagehide", () => app.close());
   window.addEventListener("pageshow", event => event.persisted && app.reopen());
   window.addEventListener("online", () => app.channels.forEach(channel => channel.session.hurry()));
-  window.addEventListener("offline", () => app.channels.forEach(channel => channel.session.probe()));
+  window.addEventListener("offline", () => {
+    // Nobody hears what is said now.
+    app.talker?.stop("link");
+    for (const channel of app.channels) channel.session.probe();
+  });
   window.addEventListener("hashchange", () => location.reload());
   window.addEventListener("pointerdown", () => app.context?.state === "suspended" && app.context.resume());
   holdSpaceBar({

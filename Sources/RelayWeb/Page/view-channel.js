@@ -1,5 +1,5 @@
 // One channel: who talks, the talk button, emergency, loudness, members. Large on a telephone, a card on a console.
-import { channelText, linkText, membersText } from "./channel-words.js";
+import { channelText, linkWord, membersText } from "./channel-words.js";
 import { makeHold } from "./hold.js";
 import { h, icon, newId, setAttribute, setData, setHidden, setIcon, setLevel, setText } from "./parts.js";
 import { shown } from "./words.js";
@@ -73,7 +73,7 @@ export function channelView({ words, app, channel, isCard }) {
     setData(element, "emergency", Boolean(channel.own?.isEmergency || channel.emergency));
     setText(title, shown(channel.name));
     setData(link, "state", channel.link.state);
-    setText(link.lastChild, channel.link.state === "ready" ? words.say("link-ready") : linkText(words, channel.link));
+    setText(link.lastChild, linkWord(words, channel.link));
     setText(main, text.main);
     setText(sub, text.sub);
     setIcon(symbol, text.icon);

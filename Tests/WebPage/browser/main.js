@@ -36,7 +36,7 @@ for (const { name, needsOwnRelay, run } of tests) {
   }
   await world.close();
 }
-browser.stop();
+await browser.stop();
 relay?.stop();
 rmSync(folder, { recursive: true });
 process.stdout.write(`page: ${passed} passed, ${failed} failed, ${((Date.now() - began) / 1000).toFixed(0)} s\n`);

@@ -12,7 +12,7 @@ const add = (name, run, needsOwnRelay = true) => tests.push({ name, run, needsOw
 
 add("whoever holds the button is heard, and nobody else's page says so", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob", { dark: true });
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob", { dark: true })]);
   await world.picture(ann, "phone-idle");
   const release = await ann.press(".channel .talk");
   await world.state(ann, "talking");
@@ -36,7 +36,7 @@ add("whoever holds the button is heard, and nobody else's page says so", async w
 
 add("the space bar talks, repeats do not, and losing the focus lets go", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   await ann.value("document.activeElement.blur()");
   await ann.key("keyDown", " ", "Space");
   await world.state(ann, "talking");
@@ -56,7 +56,7 @@ add("the space bar talks, repeats do not, and losing the focus lets go", async w
 
 add("a page that is closed while its person talks frees the floor at once", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   await ann.press(".channel .talk");
   await world.state(bob, "hearing");
   await ann.close();
@@ -68,7 +68,7 @@ add("a page that is closed while its person talks frees the floor at once", asyn
 
 add("a page that is hidden lets go", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   await ann.press(".channel .talk");
   await world.state(bob, "hearing");
   await ann.value("Object.defineProperty(document, 'visibilityState', { value: 'hidden', configurable: true }), document.dispatchEvent(new Event('visibilitychange'))");
@@ -84,9 +84,10 @@ add("a cancelled touch lets go, and a screen reader's click begins and ends", as
   await world.state(ann, "talking");
   await ann.send("Input.dispatchTouchEvent", { type: "touchCancel", touchPoints: [] });
   await world.state(ann, "idle");
+  await pause(600);
   await ann.value("document.querySelector('.channel .talk').click()");
   await world.state(ann, "talking");
-  await pause(600);
+  await pause(300);
   await ann.value("document.querySelector('.channel .talk').click()");
   await world.state(ann, "idle");
 });
@@ -105,7 +106,7 @@ add("names with script in them stay text", async world => {
 
 add("an emergency needs a second, takes the floor, and sounds at others until it is acknowledged", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   const touch = await ann.press(".emergency");
   await pause(300);
   await touch();
@@ -146,7 +147,7 @@ add("a refused emergency is asked for again while its button is held", async wor
 
 add("refusals are told in words, and nothing is sent", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   const bobUp = await bob.press(".channel .talk");
   await world.state(ann, "hearing");
   const release = await ann.press(".channel .talk");
@@ -158,15 +159,16 @@ add("refusals are told in words, and nothing is sent", async world => {
   for (const [cause, words] of [[3, "Nobody would hear you."], [6, "The relay cannot grant it now."]]) {
     channel.denial = { cause };
     await ann.until("quiet", "document.querySelector('.channel').dataset.state !== 'hearing'");
-    await ann.click(".channel .talk");
+    const up = await ann.press(".channel .talk");
     await ann.until(words, `document.querySelector('.who-sub').innerText === ${JSON.stringify(words)}`);
+    await up();
   }
   assert.equal(world.member("Ann", channel).media.length, 0);
 });
 
 add("a press that waits shows its place, and talks when it is its turn", async world => {
   const channel = world.channel("Queue", { hasFloorQueue: true });
-  const ann = await world.join(channel, "Ann"), bob = await world.join(channel, "Bob");
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob")]);
   const bobUp = await bob.press(".channel .talk");
   await world.state(ann, "hearing");
   const release = await ann.press(".channel .talk");
@@ -280,7 +282,8 @@ add("the last messages are heard again, also those from before", async world => 
   await bob.click(".message-list button");
   await bob.until("it is played", "document.querySelector('.message-list li').dataset.playing === 'true'");
   await bob.until("its sound", "Number(document.querySelector('.channel .talk').dataset.level) >= 0 && document.querySelector('.message-list li').dataset.playing === 'false'");
-  assert.equal(world.member("Bob", channel).got("burstRequest").length, 1);
+  const requests = world.member("Bob", channel).got("burstRequest").length;
+  assert.ok(requests > 0);
   const again = await ann.press(".channel .talk");
   await hears(bob);
   await again();
@@ -288,7 +291,7 @@ add("the last messages are heard again, also those from before", async world => 
   await bob.until("two messages", "document.querySelectorAll('.message-list li').length === 2");
   await bob.click(".message-list button", 0);
   await bob.until("it is played", "document.querySelector('.message-list li').dataset.playing === 'true'");
-  assert.equal(world.member("Bob", channel).got("burstRequest").length, 1);
+  assert.equal(world.member("Bob", channel).got("burstRequest").length, requests, "what was heard here was fetched");
 });
 
 add("whoever joins within a message hears it from its beginning", async world => {
@@ -315,7 +318,7 @@ add("a lost connection is told, the floor is given up, and the page comes back b
   await world.state(ann, "talking");
   world.relay.refuses = true;
   world.member("Ann", channel).frames.cut();
-  await ann.until("the word", "document.querySelector('.link').innerText.includes('Trying again')");
+  await ann.until("the word", "document.querySelector('.who-sub').innerText.includes('Trying again')");
   await world.picture(ann, "phone-lost");
   world.relay.refuses = false;
   await world.connected(ann);
@@ -329,7 +332,7 @@ add("a relay that does not acknowledge is not talked to", async world => {
   world.relay.acknowledges = false;
   const release = await ann.press(".channel .talk");
   await world.state(ann, "talking");
-  await ann.until("the word", "document.querySelector('.who-sub').innerText.includes('last seconds were not heard') || document.querySelector('.link').innerText.includes('lost')");
+  await ann.until("the word", "document.querySelector('.who-sub').innerText.includes('last seconds were not heard') || document.querySelector('.who-sub').innerText.includes('lost')");
   world.relay.acknowledges = true;
   await world.connected(ann);
   await release();
@@ -339,7 +342,7 @@ add("what a relay sends wrong ends the connection with a word, not the page", as
   const channel = world.channel();
   const ann = await world.join(channel, "Ann");
   world.member("Ann", channel).seal(1, Buffer.from("2a020800", "hex"));
-  await ann.until("the word", "document.querySelector('.link').innerText.includes('something wrong')");
+  await ann.until("the word", "document.querySelector('.who-sub').innerText.includes('something wrong')");
   await world.connected(ann);
 });
 
@@ -349,7 +352,7 @@ add("a relay with another key than the link's gets nothing", async world => {
   const ann = await world.open(address);
   await ann.fill("#name", "Ann");
   await ann.click("button.join");
-  await ann.until("the word", "document.querySelector('.link').innerText.includes('not the relay of the invitation')");
+  await ann.until("the word", "document.querySelector('.who-sub')?.innerText.includes('not the relay of the invitation')");
   assert.equal(channel.members.length, 0);
 });
 

@@ -67,9 +67,12 @@ export class Chromium {
     return page;
   }
 
-  stop() {
-    this.process.kill("SIGKILL");
-    this.process.once("exit", () => rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 }));
+  async stop() {
+    const gone = new Promise(resolve => this.process.once("exit", resolve));
+    this.send("Browser.close").catch(() => {});
+    setTimeout(() => this.process.kill("SIGKILL"), 3000).unref();
+    await gone;
+    rmSync(this.profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 }
 

@@ -154,7 +154,7 @@ class Channel {
       case "leave": return member.frames.close(4000, "");
       case "burstListRequest":
         return member.send("burstList", { requestId: message.requestId, bursts: this.bursts.map(burst => ({
-          ...burst, displayName: burst.name, ageMs: Date.now() - burst.at, durationMs: burst.packets.length * 20,
+          ...burst, displayName: burst.name, ageMs: Date.now() - burst.at, durationMs: burst.packets.length * 10,
           packets: burst.packets.length,
         })) });
       case "burstRequest": return this.burst(member, message);
