@@ -15,6 +15,8 @@ export function channelText(words, app, channel, state, now) {
   const { own, voices, notice } = channel;
   const nameOf = talker => shown(talker.name, words.say("talker-strange"));
   const canTalk = app.canTalk;
+  const noticed = () => notice && notice.until > now
+    ? words.say(notice.key, { ...notice.values, name: shown(notice.values.name ?? "", words.say("talker-strange")) }) : "";
   const label = !canTalk ? words.say("no-microphone") : words.say("talk");
   switch (state) {
     case "talking": {
@@ -33,14 +35,14 @@ export function channelText(words, app, channel, state, now) {
     case "offline":
       return { icon: "offline", main: channel.link.state === "waiting" || channel.link.state === "halted" ? words.say("offline") : words.say("link-connecting"), sub: linkText(words, channel.link), label: words.say("offline") };
     case "refused":
-      return { icon: "cross", main: words.say("refused"), sub: words.say(notice.key, { ...notice.values, name: shown(notice.values.name ?? "", words.say("talker-strange")) }), label };
+      return { icon: "cross", main: words.say("refused"), sub: noticed(), label };
     case "hearing": {
       const [first] = voices;
       const emergency = channel.emergency;
       const main = emergency ? words.say("hearing-emergency", { name: nameOf(emergency) })
         : voices.length === 1 ? words.say("hearing", { name: nameOf(first) })
           : words.say("hearing-many", { names: voices.map(nameOf).join(", ") });
-      return { icon: "speaker", main, sub: "", label };
+      return { icon: "speaker", main, sub: noticed(), label };
     }
     case "listening": return { icon: "ear", main: words.say("idle"), sub: words.say("listening"), label: words.say("listening") };
     default: return { icon: "mic", main: words.say("idle"), sub: "", label };
