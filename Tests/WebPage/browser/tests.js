@@ -74,14 +74,14 @@ add("a page that is hidden lets go", async world => {
   await ann.value("Object.defineProperty(document, 'visibilityState', { value: 'hidden', configurable: true }), document.dispatchEvent(new Event('visibilitychange'))");
   await world.state(ann, "idle");
   await world.state(bob, "idle");
-});
+}, false);
 
 add("a cancelled touch lets go, and a screen reader's click begins and ends", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann", { mobile: true });
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann", { mobile: true }), world.join(channel, "Bob")]);
   const at = await ann.middle(".channel .talk");
   await ann.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: [at] });
-  await world.state(ann, "talking");
+  await world.state(bob, "hearing");
   await ann.send("Input.dispatchTouchEvent", { type: "touchCancel", touchPoints: [] });
   await world.state(ann, "idle");
   await pause(600);
@@ -90,7 +90,7 @@ add("a cancelled touch lets go, and a screen reader's click begins and ends", as
   await pause(300);
   await ann.value("document.querySelector('.channel .talk').click()");
   await world.state(ann, "idle");
-});
+}, false);
 
 add("names with script in them stay text", async world => {
   const channel = world.channel(script);
@@ -111,7 +111,7 @@ add("an emergency needs a second, takes the floor, and sounds at others until it
   await pause(300);
   await touch();
   await pause(200);
-  assert.equal(world.member("Ann", channel).got("floorRequest").length, 0);
+  if (world.relay) assert.equal(world.member("Ann", channel).got("floorRequest").length, 0);
   const bobUp = await bob.press(".channel .talk");
   await world.state(bob, "talking");
   const release = await ann.press(".emergency");
@@ -119,8 +119,8 @@ add("an emergency needs a second, takes the floor, and sounds at others until it
   await world.picture(ann, "phone-emergency-holding");
   await world.state(ann, "talking");
   await world.state(bob, "hearing");
-  assert.equal(world.member("Ann", channel).got("floorRequest")[0].priority, 255);
-  assert.match(await text(bob, ".alarm"), /EMERGENCY[\s\S]*Ann on Radio 7/);
+  if (world.relay) assert.equal(world.member("Ann", channel).got("floorRequest")[0].priority, 255);
+  assert.match(await text(bob, ".alarm"), /EMERGENCY[\s\S]*Ann on /);
   await hears(bob);
   await world.picture(bob, "phone-alarm");
   await world.picture(ann, "phone-emergency-talking");
@@ -130,7 +130,7 @@ add("an emergency needs a second, takes the floor, and sounds at others until it
   await bob.until("that it is over", "document.querySelector('.alarm')?.innerText.includes('is over')");
   await bob.click(".alarm button");
   await bob.until("no alarm", "document.querySelector('.alarm') === null");
-});
+}, false);
 
 add("a refused emergency is asked for again while its button is held", async world => {
   const channel = world.channel();
