@@ -45,7 +45,10 @@ export function channelText(words, app, channel, state, now) {
       return { icon: "speaker", main, sub: noticed(), label };
     }
     case "listening": return { icon: "ear", main: words.say("idle"), sub: words.say("listening"), label: words.say("listening") };
-    default: return { icon: "mic", main: words.say("idle"), sub: "", label };
+    default: {
+      const problem = app.microphoneProblem;
+      return { icon: "mic", main: words.say("idle"), sub: noticed() || (problem ? words.say(`mic-${problem}`) : ""), label };
+    }
   }
 }
 

@@ -38,7 +38,7 @@ export class History {
   }
 
   /** What the relay keeps, beside what was heard here. */
-  kept(channel, bursts, names, now) {
+  kept(channel, bursts, now) {
     for (const burst of bursts) {
       const known = this.find(channel, burst.burst);
       if (known) {

@@ -107,7 +107,11 @@ function showMain() {
       invitations = invitations.filter(each => each.channel !== channel.id);
       setAddress();
       keep();
-      if (app.channels.length === 0) showStart();
+      if (app.channels.length > 0) return;
+      app.microphone?.close();
+      app.hasMicrophone = false;
+      wakeLock?.release();
+      showStart();
     },
   }));
 }

@@ -3,6 +3,8 @@
 const tailBlocks = 20;
 const tailTimeout = 400;
 const openTimeout = 1500;
+/** They need no word: it was heard, or what follows says more. */
+const quietEnds = new Set(["completed", "emergency", "hidden"]);
 const silentWarning = 100, silentEnd = 300;
 
 /**
@@ -165,8 +167,8 @@ export class Talker {
     this.#next = null;
     if (!next) this.microphone.want(false);
     if (reason === "microphone" || reason === "encoder") this.tone("fault");
-    else if (reason !== "completed" && reason !== "released") this.tone(reason === "unheard" ? "linkLost" : "deny");
-    else if (current.hasGoneAhead && !next) this.tone("end");
+    else if (!quietEnds.has(reason)) this.tone(reason === "unheard" ? "linkLost" : "deny");
+    else if (reason === "completed" && current.hasGoneAhead && !next) this.tone("end");
     const detail = current.reasons.at(-1) ?? {};
     this.tell({ is: "over", burst: current.id, reason, cause: detail.cause, phrase: detail.phrase, sent: current.sent, priority: current.priority, wasHeld: !current.isReleased });
     if (next) this.#begin(next.sessions, next.options);

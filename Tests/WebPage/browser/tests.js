@@ -251,7 +251,7 @@ add("a console talks to one channel, to all that are selected, and mutes one", a
   await world.state(ann, "idle", 0);
   await one();
   await world.state(bob, "idle");
-  await ann.click(".card .select input", 2);
+  await ann.click(".card .select input", 1);
   const all = await ann.press(".talk.wide");
   await world.state(ann, "talking", 0);
   await world.state(ann, "talking", 1);
