@@ -30,6 +30,7 @@ export class App {
   isSilent = false;
   #changes = new Set();
   #isDrawing = false;
+  #meterTimer = null;
 
   constructor({ identity, name }) { Object.assign(this, { identity, name }); }
 
@@ -48,6 +49,14 @@ export class App {
     requestAnimationFrame(draw);
     // A hidden page has no frames, but its title and its media keys go on.
     setTimeout(draw, 250);
+  }
+
+  /** A meter moved: seen in a moment is soon enough, and spares a telephone's battery. */
+  #metered() {
+    this.#meterTimer ??= setTimeout(() => {
+      this.#meterTimer = null;
+      this.changed();
+    }, 80);
   }
 
   // Sound.
@@ -103,6 +112,7 @@ export class App {
     const channel = this.channels.find(each => each.id === event.channel);
     if (event.is === "level") {
       if (channel) channel.level = event.peak;
+      return this.#metered();
     } else {
       this.messages.played(event.burst);
       channel?.played(event.burst);
@@ -275,7 +285,9 @@ export class App {
 
   #talked(event) {
     switch (event.is) {
-      case "level": this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9); break;
+      case "level":
+        this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9);
+        return this.#metered();
       case "silent": this.isSilent = true; break;
       case "over": this.#isOver(event);
     }

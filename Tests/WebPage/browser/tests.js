@@ -9,6 +9,8 @@ const text = (page, selector) => page.value(`document.querySelector(${JSON.strin
 
 export const tests = [];
 const add = (name, run, needsOwnRelay = true) => tests.push({ name, run, needsOwnRelay });
+/** One that changes how the relay treats everybody. */
+const addAlone = (name, run) => tests.push({ name, run, needsOwnRelay: true, isAlone: true });
 
 add("whoever holds the button is heard, and nobody else's page says so", async world => {
   const channel = world.channel();
@@ -33,6 +35,41 @@ add("whoever holds the button is heard, and nobody else's page says so", async w
   const reports = world.member("Bob", channel).got("receptionReport");
   assert.deepEqual([reports.at(-1).received, reports.at(-1).lost], [member.media.length, 0]);
 }, false);
+
+/** Records how loud each 21 ms of the page's sound is. */
+const tap = `const connect = AudioNode.prototype.connect; window.loud = [];
+  AudioNode.prototype.connect = function (to, ...rest) {
+    if (this instanceof AudioWorkletNode && to === this.context.destination) {
+      const tap = this.context.createScriptProcessor(1024, 2, 1);
+      tap.onaudioprocess = event => {
+        const samples = event.inputBuffer.getChannelData(0);
+        window.loud.push([performance.timeOrigin + performance.now(), Math.hypot(...samples) / 32]);
+      };
+      connect.call(this, tap);
+      connect.call(tap, this.context.destination);
+    }
+    return connect.call(this, to, ...rest);
+  };`;
+
+addAlone("what is heard is whole, soon after it is said", async world => {
+  const channel = world.channel();
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.join(channel, "Bob", { before: tap })]);
+  bob.expected = /ScriptProcessor/;
+  const pressedAt = Date.now();
+  const release = await ann.press(".channel .talk");
+  await pause(2500);
+  await release();
+  await world.state(bob, "hearing");
+  await world.state(bob, "idle");
+  const loud = await bob.value("window.loud");
+  const heard = loud.filter(([at]) => at > pressedAt).map(([at, level]) => ({ at, isLoud: level > 0.003 }));
+  const first = heard.findIndex(each => each.isLoud), last = heard.findLastIndex(each => each.isLoud);
+  const gaps = heard.slice(first, last).filter(each => !each.isLoud).length;
+  const said = world.member("Ann", channel).media.length * 10, length = (last - first + 1) * 1024 / 48;
+  world.note = `after ${Math.round(heard[first].at - pressedAt)} ms, ${Math.round(length)} of ${said} ms, ${gaps} gaps`;
+  assert.ok(heard[first].at - pressedAt < 700, world.note);
+  assert.ok(Math.abs(length - said) < 250 && gaps <= 3, world.note);
+});
 
 add("the space bar talks, repeats do not, and losing the focus lets go", async world => {
   const channel = world.channel();
@@ -310,7 +347,7 @@ add("whoever joins within a message hears it from its beginning", async world =>
   assert.equal(length, `0:${String(Math.floor(said / 100)).padStart(2, "0")}`);
 });
 
-add("a lost connection is told, the floor is given up, and the page comes back by itself", async world => {
+addAlone("a lost connection is told, the floor is given up, and the page comes back by itself", async world => {
   const channel = world.channel();
   const ann = await world.join(channel, "Ann");
   ann.expected = /WebSocket/;
@@ -326,7 +363,7 @@ add("a lost connection is told, the floor is given up, and the page comes back b
   await world.state(ann, "idle");
 });
 
-add("a relay that does not acknowledge is not talked to", async world => {
+addAlone("a relay that does not acknowledge is not talked to", async world => {
   const channel = world.channel();
   const ann = await world.join(channel, "Ann");
   world.relay.acknowledges = false;
