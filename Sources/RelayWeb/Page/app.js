@@ -72,6 +72,8 @@ export class App {
 
   async #makeSound() {
     this.context = new AudioContext({ sampleRate: 48000, latencyHint: "interactive" });
+    // While the gesture counts.
+    this.context.resume();
     this.player = new Player(this.context, event => this.#played(event));
     this.microphone = new Microphone(this.context);
     this.microphone.onproblem = problem => this.#microphoneProblem(problem);

@@ -443,3 +443,61 @@ add("everything is reached and worked by the keyboard", async world => {
   const unnamed = await ann.value("[...document.querySelectorAll('button, input, select')].filter(each => each.offsetParent && !each.innerText?.trim() && !each.getAttribute('aria-label') && !each.labels?.length).length");
   assert.equal(unnamed, 0);
 });
+
+add("on a full-duplex channel two talk at once, and both are named", async world => {
+  const channel = world.channel("Open", { floorMode: 2 });
+  const [ann, bob, eve] = await Promise.all(["Ann", "Bob", "Eve"].map(name => world.join(channel, name)));
+  const annUp = await ann.press(".channel .talk");
+  await world.state(bob, "hearing");
+  const bobUp = await bob.press(".channel .talk");
+  await world.state(bob, "talking");
+  await eve.until("both", "/Ann, Bob are talking|Bob, Ann are talking/.test(document.querySelector('.who-main').innerText)");
+  await annUp();
+  await eve.until("one", "document.querySelector('.who-main').innerText === 'Bob is talking'");
+  await bobUp();
+  await world.state(eve, "idle");
+});
+
+const button = `window.characteristic = Object.assign(new EventTarget(), { startNotifications: async () => {} });
+  window.device = Object.assign(new EventTarget(), { name: "PTT-Z01", gatt: { connected: false, disconnect() {}, connect: async () => {
+    if (window.isAway) throw new DOMException("away", "NetworkError");
+    return { getPrimaryService: async uuid => { if (!uuid.startsWith("0000ffe0")) throw new DOMException("none", "NotFoundError"); return { getCharacteristic: async () => window.characteristic }; } }; } } });
+  Object.defineProperty(navigator, "bluetooth", { value: { requestDevice: async options => { window.asked = options; return window.device; } } });
+  window.send = byte => { window.characteristic.value = new DataView(Uint8Array.of(byte).buffer); window.characteristic.dispatchEvent(new Event("characteristicvaluechanged")); };`;
+
+add("a Bluetooth button talks, also while the page is hidden, and its loss lets go", async world => {
+  const channel = world.channel();
+  const ann = await world.join(channel, "Ann", { before: button });
+  await ann.click(".bar .round");
+  await ann.click(".settings section > button");
+  await ann.until("the word", "document.querySelector('.settings').innerText.includes('PTT-Z01 is connected')");
+  assert.ok(await ann.value("window.asked.filters.some(each => each.namePrefix === 'PTT-Z')"));
+  await ann.value("window.send(1)");
+  await world.state(ann, "talking");
+  await ann.value("window.dispatchEvent(new Event('blur'))");
+  await pause(300);
+  await world.state(ann, "talking");
+  await ann.value("window.send(0)");
+  await world.state(ann, "idle");
+  await ann.value("window.send(1)");
+  await world.state(ann, "talking");
+  await ann.value("window.isAway = true, window.device.dispatchEvent(new Event('gattserverdisconnected'))");
+  await world.state(ann, "idle");
+});
+
+const media = `window.handlers = {};
+  const set = MediaSession.prototype.setActionHandler;
+  MediaSession.prototype.setActionHandler = function (name, handler) { window.handlers[name] = handler; return set.call(this, name, handler); };`;
+
+add("the key of a headset begins and ends", async world => {
+  const channel = world.channel();
+  const ann = await world.join(channel, "Ann", { before: media });
+  await ann.click(".bar .round");
+  await ann.click("#headset");
+  await ann.until("the key", "typeof window.handlers.play === 'function'");
+  await ann.value("window.handlers.play()");
+  await world.state(ann, "talking");
+  await pause(300);
+  await ann.value("window.handlers.pause()");
+  await world.state(ann, "idle");
+});

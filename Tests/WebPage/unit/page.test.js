@@ -13,6 +13,7 @@ import { parseProof } from "../../../Sources/RelayWeb/Page/handshake.js";
 import { parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
 import { parseRtp } from "../../../Sources/RelayWeb/Page/rtp.js";
 import { parseSframe } from "../../../Sources/RelayWeb/Page/sframe.js";
+import { SilenceWatch } from "../../../Sources/RelayWeb/Page/silence.js";
 import { Talker } from "../../../Sources/RelayWeb/Page/talker.js";
 import { notes, toneSamples } from "../../../Sources/RelayWeb/Page/tones.js";
 import { clockTime, preferred, refusalKey, shown, Words } from "../../../Sources/RelayWeb/Page/words.js";
@@ -245,4 +246,27 @@ test("a press within the tail is a burst of its own", async () => {
   assert.notEqual(made.talker.burst, first);
   assert.deepEqual(session.calls.filter(call => call !== "frame"), ["begin", first, "end", "begin", made.talker.burst]);
   assert.ok(made.wanted);
+});
+
+test("the go-ahead waits for sound from the microphone, but not for long", () => {
+  const made = talking();
+  made.talker.press([made.session()], {});
+  made.block(3, 0);
+  assert.deepEqual(made.tones, []);
+  made.block();
+  assert.deepEqual(made.tones, ["goAhead"]);
+  const muted = talking();
+  muted.talker.press([muted.session()], {});
+  muted.block(30, 0);
+  assert.deepEqual(muted.tones, ["goAhead"]);
+});
+
+test("a microphone that is silent between words by itself is left alone", () => {
+  const watch = new SilenceWatch();
+  const feed = (count, isSilent) => Array.from({ length: count }, () => watch.take(isSilent)).filter(Boolean);
+  watch.begin();
+  for (let word = 0; word < 4; word++) feed(20, false), feed(10, true);
+  assert.deepEqual(feed(400, true), []);
+  watch.begin();
+  assert.deepEqual(feed(400, true).slice(0, 3), ["begun", "warning", "end"]);
 });
