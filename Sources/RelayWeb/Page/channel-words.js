@@ -42,7 +42,7 @@ export function channelText(words, app, channel, state, now) {
       const main = emergency ? words.say("hearing-emergency", { name: nameOf(emergency) })
         : voices.length === 1 ? words.say("hearing", { name: nameOf(first) })
           : words.say("hearing-many", { names: voices.map(nameOf).join(", ") });
-      return { icon: "speaker", main, sub: noticed(), label };
+      return { icon: "speaker", main, sub: noticed() && `${words.say("refused")}: ${noticed()}`, label };
     }
     case "listening": return { icon: "ear", main: words.say("idle"), sub: words.say("listening"), label: words.say("listening") };
     default: {

@@ -91,7 +91,12 @@ class Page {
     if (method === "Network.requestWillBeSent") this.requests.push(params.request.url);
   }
 
-  colours(dark) { return this.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: dark ? "dark" : "light" }] }); }
+  /** Without motion: a processor without graphics paints nothing else for long. */
+  colours(dark) {
+    return this.send("Emulation.setEmulatedMedia", { features: [
+      { name: "prefers-color-scheme", value: dark ? "dark" : "light" }, { name: "prefers-reduced-motion", value: "reduce" },
+    ] });
+  }
 
   async value(expression) {
     const { result, exceptionDetails } = await this.send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true, userGesture: true });

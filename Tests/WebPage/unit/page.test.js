@@ -134,6 +134,16 @@ test("the page's files keep to what the relay serves, and load nothing from else
   }
 });
 
+test("the page asks for all its modules at once", () => {
+  const found = new Set();
+  const walk = name => {
+    for (const [, other] of read(name).matchAll(/from "\.\/([a-z0-9-]+\.js)"/g)) if (!found.has(other)) walk(other, found.add(other));
+  };
+  walk("main.js");
+  const named = [...read("index.html").matchAll(/modulepreload" href="\/page\/([a-z0-9-]+\.js)"/g)].map(([, name]) => name);
+  assert.deepEqual(named, [...found].sort());
+});
+
 test("random bytes are read as something or refused, and nothing else is thrown", () => {
   const random = new Random(42);
   const member = { memberId: new Uint8Array(16), displayName: "Ann", ssrc: 1 };
