@@ -33,7 +33,10 @@ static uint64_t window_start = UINT64_MAX, window_end = UINT64_MAX, delivered, b
 static uint32_t *samples;
 static size_t sample_count, sample_capacity;
 
+void (*on_heard)(uint64_t sent);
+
 void heard(struct member *member, uint64_t sent, uint64_t stamped) {
+    if (on_heard) return on_heard(sent);
     bool is_joined = member->stamped == stamped;
     member->stamped = stamped;
     if (sent < window_start || sent >= window_end) return;
@@ -76,19 +79,24 @@ static double own_processor_seconds(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+const struct protocol *protocol_named(const char *name) {
+    const struct protocol *all[] = {&relay_protocol, &web_protocol, &mumble_protocol, &mumble_tcp_protocol, &bare_protocol};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, all[i]->name)) return all[i];
+    fail("no such kind of server");
+}
+
 int main(int count, char **arguments) {
     if (count > 1 && !strcmp(arguments[1], "returning")) return returning(count, arguments);
+    if (count > 1 && !strcmp(arguments[1], "tunnel")) return tunnelled(count, arguments);
+    if (count > 1 && !strcmp(arguments[1], "pages")) return pages(count, arguments);
     if (count < 9) fail("usage: load relay|web|mumble|mumble-tcp|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]");
     signal(SIGPIPE, SIG_IGN);
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    const char *kind = arguments[1];
-    const struct protocol *all[] = {&relay_protocol, &web_protocol, &mumble_protocol, &mumble_tcp_protocol, &bare_protocol};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(kind, all[i]->name)) protocol = all[i];
-    if (!protocol) fail("no such kind of server");
+    protocol = protocol_named(arguments[1]);
     char host[64] = "127.0.0.1";
     if (sscanf(arguments[2], "%63[^:]:%d", host, &target.port) != 2 && protocol != &bare_protocol) fail("ADDRESS:PORT");
     target.host = host;

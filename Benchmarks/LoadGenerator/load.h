@@ -71,6 +71,10 @@ bool has_floor(const struct member *talker);
 
 // load returning …: see returning.c.
 int returning(int count, char **arguments);
+// load tunnel …: see tunnel.c.
+int tunnelled(int count, char **arguments);
+// load pages …: see pages.c.
+int pages(int count, char **arguments);
 // Reads the channels of a relay from standard input, a line each.
 void read_channels(void);
 _Noreturn void fail(const char *what);
@@ -80,7 +84,10 @@ uint64_t now_monotonic(void);
 int open_udp(void);
 // Takes everything that waits at the member's UDP socket.
 void drain(struct member *member);
-// A voice packet arrived that was sent at `sent`.
+// The protocol of this name; there is one.
+const struct protocol *protocol_named(const char *name);
+// A voice packet arrived that was sent at `sent`. It is counted, or `on_heard` has it where that is set.
+extern void (*on_heard)(uint64_t sent);
 void heard(struct member *member, uint64_t sent, uint64_t stamped);
 // Counts a packet that is not what the server should have sent.
 void count_bad(void);

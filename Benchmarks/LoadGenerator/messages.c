@@ -8,6 +8,8 @@
 
 enum { report_interval_s = 4, payload_type = 111 };
 
+bool floor_may_be_denied;
+
 uint8_t *put_varint(uint8_t *to, uint64_t value) {
     for (; value > 127; value >>= 7) *to++ = (uint8_t)(value | 128);
     *to++ = (uint8_t)value;
@@ -75,7 +77,7 @@ size_t floor_request_message(struct media *media, uint8_t *to) {
     gnutls_rnd(GNUTLS_RND_NONCE, &media->key_id, sizeof media->key_id);
     media->key_id = (uint64_t)media->epoch << 48 | (media->key_id & 0xFFFFFFFFFFFF) | 0x800000000000;
     media->counter = 0;
-    media->granted = false;
+    media->granted = media->denied = false;
     uint8_t *end = put_number(body, 1, ++media->request);
     return message(to, 3, body, put_fixed(end, 3, &media->key_id, 8));
 }
@@ -141,8 +143,12 @@ void message_came(struct member *member, struct media *media, const uint8_t *at,
         break;
     case 2: refused("a join was refused", &field);
     case 5: media->granted = true; break;
-    case 6: refused("the floor was denied", &field);
-    case 9: refused("the floor was revoked", &field);
+    case 6:
+    case 9:
+        if (!floor_may_be_denied) refused(field.number == 6 ? "the floor was denied" : "the floor was revoked", &field);
+        media->denied = true;
+        media->granted = false;
+        break;
     default: break;
     }
 }

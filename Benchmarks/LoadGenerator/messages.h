@@ -20,8 +20,10 @@ struct media {
     uint32_t ssrc, talker_ssrc, received, highest, request;
     uint16_t sequence, epoch;
     uint64_t key_id, counter, next_report;
-    bool granted;
+    bool granted, denied;
 };
+// Members ask for the floor while others talk, and may lose it; otherwise that ends the run.
+extern bool floor_may_be_denied;
 
 // Each writes a ClientMessage of at most message_max bytes; how long it is.
 size_t join_message(const struct member *member, uint8_t *to);

@@ -328,10 +328,12 @@ void web_connect(struct member *member) {
     w->spoke_at = now_monotonic();
 }
 
-void web_leave(struct member *member, bool politely) {
+void web_leave(struct member *member, enum leave how) {
     struct web_member *w = member->state;
     uint8_t message[message_max];
-    if (politely) send_control(w, message, leave_message(message));
+    struct linger at_once = {.l_onoff = 1};
+    if (how == polite_leave) send_control(w, message, leave_message(message));
+    if (how == reset_leave) setsockopt(w->tcp, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     gnutls_deinit(w->tls);
     close(w->tcp);
     if (w->stage == proven) gnutls_aead_cipher_deinit(w->up.cipher), gnutls_aead_cipher_deinit(w->down.cipher);
@@ -362,6 +364,7 @@ void web_ask_for_floor(struct member *talker) {
     send_control(w, message, floor_request_message(&w->media, message));
 }
 bool web_has_floor(const struct member *talker) { return ((struct web_member *)talker->state)->media.granted; }
+bool web_is_denied(const struct member *talker) { return ((struct web_member *)talker->state)->media.denied; }
 void web_release_floor(struct member *talker) {
     struct web_member *w = talker->state;
     uint8_t message[message_max];
