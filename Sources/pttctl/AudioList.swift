@@ -1,6 +1,7 @@
 // pttctl audio list: the microphones and speakers of this machine, by the names to write into pttd.toml.
 import ArgumentParser
 import Audio
+import PTTBus
 import Terminal
 
 /// `pttctl audio list`.
@@ -9,16 +10,19 @@ struct AudioList: AsyncParsableCommand {
         commandName: "list", abstract: "List microphones and speakers by the names to write into pttd.toml.",
         discussion: """
             The names stay the same after a restart. In brackets: what pttd.toml uses the device for. Each device is \
-            opened and closed again; nothing is recorded or played.
+            opened and closed again; nothing is recorded or played. Headsets and speaker microphones that are worn, and \
+            that a running pttd uses with their accessory, come last, under the name "accessory".
             """)
 
+    @OptionGroup var options: BusOptions
     @OptionGroup var configuration: SoundConfigurationOptions
     @Flag(help: "Print JSON, for scripts.") var json = false
 
     func run() async throws {
-        let entries = SoundEntry.all(SoundDevices.all(), configured: try configuration.devices()) {
+        var entries = SoundEntry.all(SoundDevices.all(), configured: try configuration.devices()) {
             $0.problem(asA: $1)
         }
+        entries += await options.accessoriesIfRunning().compactMap(SoundEntry.init(worn:))
         if json { return Console.say(try jsonText(entries)) }
         Self.lines(entries).forEach { Console.say($0) }
     }
@@ -54,7 +58,7 @@ struct SoundEntry: Encodable, Equatable {
 
     var name: String
     var title: String
-    /// "card", "server", "bluetooth", or "other" for what only the configuration names.
+    /// "card", "server", "bluetooth", "worn" for what belongs to an accessory, or "other" for what only the configuration names.
     var kind: String
     var usb = false
     var microphone: Bool
@@ -136,4 +140,14 @@ extension SoundEntry {
 
 extension AudioDevice {
     fileprivate var isFile: Bool { if case .wav = self { true } else { false } }
+}
+
+extension SoundEntry {
+    /// The sound of an accessory, as the daemon tells it; nil when it has none.
+    init?(worn accessory: AccessoryProperties) {
+        guard !accessory.sound.isEmpty else { return nil }
+        let name = accessory.name.isEmpty ? accessory.address : accessory.name
+        self.init(
+            name: "accessory", title: "\(name): \(accessory.sound)", kind: "worn", microphone: true, speaker: true)
+    }
 }

@@ -99,6 +99,36 @@ struct BusOptions: ParsableArguments {
     }
 }
 
+extension BusOptions {
+    /// How long a daemon has that is asked by the way.
+    private static let momentLong = Duration.seconds(1)
+
+    /// The accessories of the daemon, if one runs and answers within a second; none otherwise, and nothing is said.
+    func accessoriesIfRunning() async -> [AccessoryProperties] {
+        let (answers, answer) = AsyncStream.makeStream(of: [AccessoryProperties].self)
+        let asking = Task {
+            guard let loop = try? EventLoop(name: "pttctl") else { return answer.finish() }
+            defer { loop.stop() }
+            let silent = Logger(label: "pttctl") { _ in SwiftLogNoOpLogHandler() }
+            guard let daemon = try? await DaemonClient.find(on: address, loop: loop, logger: silent) else {
+                return answer.finish()
+            }
+            answer.yield(await daemon.snapshot.accessories.sorted { $0.key < $1.key }.map(\.value))
+            await daemon.close()
+        }
+        let waiting = Task {
+            try await Task.sleep(for: Self.momentLong)
+            answer.finish()
+        }
+        defer {
+            asking.cancel()
+            waiting.cancel()
+        }
+        for await accessories in answers { return accessories }
+        return []
+    }
+}
+
 /// An error, and what to do: printed on standard error, with exit status 1.
 struct Failure: Error, CustomStringConvertible {
     var description: String

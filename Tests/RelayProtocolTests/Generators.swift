@@ -79,7 +79,8 @@ extension SeededGenerator {
         welcome.offersLateEntry = oneIn()
         welcome.retention = BurstRetention(
             bursts: Int.random(in: 0...RelayProtocolLimits.keptBurstsMaximum, using: &self), time: milliseconds())
-        welcome.web = oneIn() ? nil : WebPlace(oneIn() ? "443" : place().description)
+        let places: [String?] = [nil, "443", place().description]
+        welcome.web = places.randomElement(using: &self)!.flatMap { WebPlace($0) }
         return welcome
     }
 

@@ -294,6 +294,21 @@ import Testing
     }
 
     @Test
+    func `what is worn is marked, and an accessory without sound is not there`() throws {
+        var accessory = AccessoryProperties()
+        accessory.name = "AINA PTT"
+        #expect(SoundEntry(worn: accessory) == nil)
+        accessory.sound = "PipeWire, heard 420 ms after the press"
+        let worn = try #require(SoundEntry(worn: accessory))
+        #expect(worn.kind == "worn")
+        #expect(
+            AudioList.lines([jabra, worn]).prefix(2) == [
+                "plughw:CARD=Headset  microphone, speaker  Jabra SPEAK 510",
+                "accessory            microphone, speaker  AINA PTT: PipeWire, heard 420 ms after the press",
+            ])
+    }
+
+    @Test
     func `names from devices cannot control the terminal`() {
         var evil = jabra
         evil.title = "Jabra\u{1B}[2J\nx"

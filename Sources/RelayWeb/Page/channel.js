@@ -46,7 +46,8 @@ export class Channel {
     if (this.own?.phase === "queued") return "queued";
     if (this.link.state !== "ready") return this.own ? "asking" : "offline";
     if (this.own) return "asking";
-    if (this.notice && this.notice.until > now) return "refused";
+    // An emergency is not hidden by a word about this end.
+    if (this.notice && this.notice.until > now && !this.emergency) return "refused";
     if (this.voices.length > 0) return "hearing";
     return this.floor.listenOnly ? "listening" : "idle";
   }

@@ -32,12 +32,22 @@ export class Microphone {
     track.addEventListener("ended", ifCurrent("ended"));
     track.addEventListener("mute", ifCurrent("muted"));
     track.addEventListener("unmute", ifCurrent(null));
+    try {
+      await this.#listen(stream);
+    } catch {
+      // The browser cannot bring the microphone to 48 kHz, for one.
+      this.close();
+      throw new Error("failed");
+    }
+    if (track.muted) this.onproblem("muted");
+  }
+
+  async #listen(stream) {
     await this.context.audioWorklet.addModule("/page/capture-worklet.js");
     this.source = this.context.createMediaStreamSource(stream);
     this.node = new AudioWorkletNode(this.context, "pttd-capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
     this.node.port.onmessage = ({ data }) => this.#isWanted && this.onblock(data);
     this.source.connect(this.node);
-    if (track.muted) this.onproblem("muted");
   }
 
   /** Whether samples are wanted: while somebody presses, and on the screen that tries the microphone. */

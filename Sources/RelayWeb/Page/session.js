@@ -1,25 +1,19 @@
 // One channel: carries events between the connection and the rules, and tells the page what happens.
 import { Floor } from "./floor.js";
 import { HearingWatch } from "./hearing.js";
-import { freshKeyId, Keyring } from "./keyring.js";
+import { Keyring } from "./keyring.js";
 import { closeCodes, LinkRules } from "./link-rules.js";
 import { decodeServer, encodeClient, ProtocolError } from "./messages.js";
 import { Queries } from "./queries.js";
 import { Listener } from "./listener.js";
-import { rtpHeader } from "./rtp.js";
-import { sealFrame, sframeKey } from "./sframe.js";
+import { Sender } from "./sender.js";
 import { pingBytes, Transport } from "./transport.js";
 import { Uplink } from "./uplink.js";
-
-const keysMax = 32;
-// About 400 ms of speech with its overhead.
-const roomBytes = 6 * 1024;
 
 export class Session {
   #jobs = Promise.resolve();
   #timer = null;
   #transport = null;
-  #sealKeys = new Map();
   #pings = new Map();
   #pingNumber = 0;
   #acknowledged = 0;
@@ -42,6 +36,10 @@ export class Session {
     this.listener = new Listener({
       keyring: this.keyring, queries: this.queries, clock: this.clock, tell: event => this.tell(event),
       send: (kind, fields) => this.#send(kind, fields),
+    });
+    this.sender = new Sender({
+      keyring: this.keyring, hearing: this.hearing, uplink: this.uplink, clock: this.clock, tell: event => this.tell(event),
+      send: (kind, fields) => this.#send(kind, fields), probe: () => this.probe(), transport: () => this.#transport,
     });
   }
 
@@ -117,7 +115,7 @@ export class Session {
     const now = this.clock();
     this.#link(this.link.due(now));
     if (this.hearing.isGone(now)) this.#goneDeaf(now);
-    this.uplink.hasRoom ||= this.#hasRoom;
+    this.uplink.hasRoom ||= this.sender.hasRoom;
     this.#up(this.uplink.due(now));
     this.#queried(this.queries.due(now));
     this.#run(() => this.listener.due());
@@ -185,7 +183,7 @@ export class Session {
     const now = this.clock();
     this.floor.clear();
     this.hearing.concluded();
-    this.#sealKeys.clear();
+    this.sender.linkLost();
     this.#up(this.uplink.linkLost(now));
     this.#queried(this.queries.clear());
     this.#run(() => this.listener.linkLost());
@@ -212,7 +210,7 @@ export class Session {
       case "acknowledged":
         if (event.count > this.#acknowledged) this.hearing.answered();
         this.#acknowledged = event.count;
-        return this.#up(this.uplink.room(this.#hasRoom, now));
+        return this.#up(this.uplink.room(this.sender.hasRoom, now));
       case "pong": {
         const number = event.bytes.length === 8 ? event.bytes.reduce((all, byte) => all * 256 + byte, 0) : 0;
         const sentAt = this.#pings.get(number);
@@ -260,7 +258,7 @@ export class Session {
         return this.listener.refused(message);
       case "floorTaken": return this.#taken(message);
       case "floorIdle":
-        if (message.ssrc === this.ssrc) this.hearing.concluded();
+        if (message.ssrc === this.sender.ssrc) this.hearing.concluded();
         this.floor.idle(message);
         this.tell({ is: "floor" });
         this.tell({ is: "idle", ssrc: message.ssrc });
@@ -274,7 +272,7 @@ export class Session {
       throw new ProtocolError("the relay has a media key that is not the link's, or none");
     }
     if (welcome.mediaKey) this.keyring.add(welcome.mediaKey, now);
-    this.ssrc = welcome.ssrc;
+    this.sender.ssrc = welcome.ssrc;
     this.lateEntry = welcome.lateEntry;
     this.keptBursts = welcome.lateEntry ? welcome.keptBursts : 0;
     this.floor.welcomed(welcome);
@@ -305,40 +303,8 @@ export class Session {
 
   // Talking.
 
-  get #hasRoom() { return (this.#transport?.buffered ?? 0) < roomBytes; }
-
   #up(actions) {
-    const now = this.clock();
-    for (const action of actions) {
-      switch (action.do) {
-        case "request": {
-          const { epoch, baseKey } = this.keyring.current;
-          const keyId = freshKeyId(epoch);
-          this.#sealKeys.set(action.requestId, { key: sframeKey(baseKey, keyId), counter: 0 });
-          if (this.#sealKeys.size > keysMax) this.#sealKeys.delete(this.#sealKeys.keys().next().value);
-          this.#send("floorRequest", { ...action, keyId });
-          break;
-        }
-        case "media": this.#sendFrame(action, now); break;
-        case "release":
-          if (action.lastSequence !== undefined) this.hearing.released(now);
-          this.#sealKeys.delete(action.requestId);
-          this.#send("floorRelease", action);
-          break;
-        case "probe": this.#link(this.link.probe(now)); break;
-        case "tell": this.tell({ is: "uplink", ...action, do: undefined });
-      }
-    }
+    this.sender.perform(actions);
     this.#schedule();
-  }
-
-  #sendFrame({ requestId, sequence, timestamp, marker, payload }, now) {
-    const sealing = this.#sealKeys.get(requestId);
-    if (!sealing || !this.#transport) return;
-    const header = rtpHeader({ sequence, timestamp, marker, ssrc: this.ssrc });
-    const counter = sealing.counter++;
-    this.#transport.sendMedia(sealing.key.then(key => sealFrame(key, counter, header, payload)), payload.length + 48);
-    this.hearing.sent(now);
-    this.uplink.hasRoom = this.#hasRoom;
   }
 }

@@ -4,7 +4,7 @@ import { sequenceAfter } from "./rtp.js";
 
 export const uplinkTimes = {
   answer: 2000, answerAfterLink: 1000, link: 2000, heldSamples: 48000, heldFactor: 3, heldFrames: 400,
-  catchUpSamples: 1920, catchUp: 5, stale: 500, bursts: 4, warning: 5000,
+  catchUpSamples: 1920, catchUp: 5, stale: 500, bursts: 4, warning: 5000, payloadMax: 1100,
 };
 const requestRate = { depth: 12, reserve: 4, interval: 1000 / 6, unanswered: 8 };
 
@@ -89,7 +89,7 @@ export class Uplink {
   /** The next frame of the burst begun last: one Opus packet of `samples`, captured at that sample of the microphone's clock. */
   frame(payload, samples, captured, now) {
     const burst = this.bursts.at(-1);
-    if (!burst || burst.hasEnded || payload.length === 0) return [];
+    if (!burst || burst.hasEnded || payload.length === 0 || payload.length > uplinkTimes.payloadMax) return [];
     if (burst.hasWaited && (burst.phase !== "granted" || captured < burst.capturedFrom)) {
       this.counts.erased++;
       return [];

@@ -12,7 +12,7 @@ export function messagesView({ words, app, language }) {
   const hour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
 
   function make(entry) {
-    const play = h("button", { type: "button", class: "round", onclick: () => app.replay(entry) });
+    const play = h("button", { type: "button", class: "round", onclick: () => app.messages.toggle(entry) });
     const name = h("span", { class: "message-name" });
     const facts = h("span", { class: "faint" });
     const length = h("span", { class: "message-length" });
@@ -22,7 +22,7 @@ export function messagesView({ words, app, language }) {
     return {
       element: h("li", {}, play, h("span", { class: "message-words" }, name, facts), length),
       draw() {
-        const isPlaying = app.replaying?.entry === entry;
+        const isPlaying = app.messages.playing?.entry === entry;
         setIcon(play, isPlaying ? "stop" : "play");
         setData(play.parentNode, "playing", isPlaying);
         setData(play.parentNode, "emergency", entry.isEmergency);
