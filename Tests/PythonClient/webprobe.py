@@ -29,6 +29,7 @@ BURST_FRAMES = 1000
 SPEECH = bytes.fromhex("f8") + bytes(199)
 SLOW_READERS = 8
 FLOOD = 5000
+FLOODER = session.make_identity()
 # What all connections that a relay takes by default, 2304, may use.
 MEMORY_MAXIMUM = 128 << 20
 OPEN = "open"
@@ -125,6 +126,27 @@ async def after_bytes(at, data, tls, seconds=15.0):
         writer.transport.abort()
 
 
+async def twice(at, first):
+    """A link on a connection that another request was answered on, unless that answer ends the connection; what comes, and whether it may."""
+    reader, writer = await open_stream(*at)
+    try:
+        writer.write(request(*at, **first)[0])
+        head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode("latin-1").lower()
+        length = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length"))
+        await reader.readexactly(length)
+        if "connection: close" in head:
+            return "the first answer ends the connection", await asyncio.wait_for(reader.read(1), 5) == b""
+        writer.write(request(*at)[0])
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+        return head.decode("latin-1").strip(), b" 101 " in head
+    except asyncio.TimeoutError:
+        return "no answer", False
+    except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+        return "closed without saying so", False
+    finally:
+        writer.transport.abort()
+
+
 async def requests(report, at):
     own = f"https://{at[0]}:{at[1]}"
     for name, expected, headers in [
@@ -148,6 +170,12 @@ async def requests(report, at):
         ("another method", (400, 426), {"method": "POST"}),
     ]:
         report.equal(f"request, {name}", await status(at, **headers), expected)
+    for name, first in [
+        ("a link after another request", {"path": "/nothing", "Upgrade": None, "Connection": None}),
+        ("a link after a refused one", {"path": "/nothing"}),
+    ]:
+        said, is_right = await twice(at, first)
+        report.line(f"request, {name} on the same connection, as proxies do", said, is_right)
     head, _ = request(*at)
     for name, data, tls, expected in [
         ("random bytes instead of TLS", os.urandom(2000), False, ("closed",)),
@@ -527,19 +555,23 @@ async def answers(report, link):
 # Floods
 
 
-async def half_open(at, source, until, opened):
-    """One connection that goes as far as `until` and stays: tcp, tls or upgraded."""
+async def half_open(link, at, source, until, opened):
+    """One connection that goes as far as `until` and stays: tcp, tls, upgraded or proven."""
     try:
-        if until == "upgraded":
+        if until == "proven":
+            member = WebSession(link, "Half", FLOODER, source=source)
+            await member.open()
+            opened.append(member.socket.writer.transport)
+        elif until == "upgraded":
             opened.append((await WebSocket.connect(*at, source=source)).writer.transport)
         else:
             opened.append((await open_stream(*at, tls=until == "tls", source=source))[1].transport)
         return True
-    except (OSError, ssl.SSLError, Refused, asyncio.TimeoutError, asyncio.IncompleteReadError):
+    except (OSError, ssl.SSLError, Refused, Closed, asyncio.TimeoutError, asyncio.IncompleteReadError):
         return False
 
 
-async def flood(at, count, until, addresses, opened, parallel=16):
+async def flood(link, at, count, until, addresses, opened, parallel=16):
     """`count` connections in turn from `addresses`; how many came about."""
     numbers = iter(range(count))
     done = 0
@@ -547,7 +579,7 @@ async def flood(at, count, until, addresses, opened, parallel=16):
     async def opener():
         nonlocal done
         for number in numbers:
-            came = await half_open(at, addresses[number % len(addresses)], until, opened)
+            came = await half_open(link, at, addresses[number % len(addresses)], until, opened)
             done += came
 
     await asyncio.gather(*[opener() for _ in range(parallel)])
@@ -577,9 +609,9 @@ async def floods(report, link, at, pid, quick):
     addresses = [f"127.0.0.{number}" for number in range(2, 14)]
     before = resident(pid) if pid else 0
     opened = []
-    for until, count in [("tcp", 3000), ("tls", 1000), ("upgraded", 1000)]:
+    for until, count in [("tcp", 3000), ("tls", 1000), ("upgraded", 1000), ("proven", 1000)]:
         began = time.monotonic()
-        running = asyncio.ensure_future(flood(at, count // share, until, addresses, opened))
+        running = asyncio.ensure_future(flood(link, at, count // share, until, addresses, opened))
         await asyncio.sleep(0.3)
         meanwhile = [await joins(link, source) for source in ("127.0.0.1", addresses[0])]
         done = await running
@@ -591,6 +623,15 @@ async def floods(report, link, at, pid, quick):
             f"{count // share} connections from {len(addresses)} addresses, {until} only",
             f"{done} in {took:.1f} s; newcomers join meanwhile after {times[:2]} s, "
             f"afterwards after {times[2:]} s (from another address, from one of theirs)", is_right)
+    # As many as one address may have, none of which joins.
+    began = time.monotonic()
+    done = await flood(link, at, 600, "proven", addresses[-1:], opened)
+    took = time.monotonic() - began
+    joined = [await joins(link, source) for source in ("127.0.0.1", addresses[-1])]
+    times = [each if each is None else round(each, 2) for each in joined]
+    report.line("600 connections from one address, proven and never joined",
+                f"{done} in {took:.1f} s; newcomers join after {times} s (from another address, from theirs)",
+                all(each is not None and each < 2 for each in joined))
     if pid:
         more = resident(pid) - before
         report.line("the relay's memory with all of them", f"{more / 2**20:+.1f} MiB", more < MEMORY_MAXIMUM)
