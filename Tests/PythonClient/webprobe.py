@@ -5,13 +5,11 @@ import asyncio
 import base64
 import json
 import os
-import random
 import resource
 import ssl
 import struct
 import sys
 import time
-from collections import Counter
 
 import probe
 import relay_pb2
