@@ -5,13 +5,11 @@ import asyncio
 import base64
 import json
 import os
-import random
 import resource
 import ssl
 import struct
 import sys
 import time
-from collections import Counter
 
 import probe
 import relay_pb2
@@ -29,6 +27,7 @@ BURST_FRAMES = 1000
 SPEECH = bytes.fromhex("f8") + bytes(199)
 SLOW_READERS = 8
 FLOOD = 5000
+FLOODER = session.make_identity()
 # What all connections that a relay takes by default, 2304, may use.
 MEMORY_MAXIMUM = 128 << 20
 OPEN = "open"
@@ -125,6 +124,27 @@ async def after_bytes(at, data, tls, seconds=15.0):
         writer.transport.abort()
 
 
+async def twice(at, first):
+    """A link on a connection that another request was answered on, unless that answer ends the connection; what comes, and whether it may."""
+    reader, writer = await open_stream(*at)
+    try:
+        writer.write(request(*at, **first)[0])
+        head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode("latin-1").lower()
+        length = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.startswith("content-length"))
+        await reader.readexactly(length)
+        if "connection: close" in head:
+            return "the first answer ends the connection", await asyncio.wait_for(reader.read(1), 5) == b""
+        writer.write(request(*at)[0])
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+        return head.decode("latin-1").strip(), b" 101 " in head
+    except asyncio.TimeoutError:
+        return "no answer", False
+    except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+        return "closed without saying so", False
+    finally:
+        writer.transport.abort()
+
+
 async def requests(report, at):
     own = f"https://{at[0]}:{at[1]}"
     for name, expected, headers in [
@@ -148,6 +168,12 @@ async def requests(report, at):
         ("another method", (400, 426), {"method": "POST"}),
     ]:
         report.equal(f"request, {name}", await status(at, **headers), expected)
+    for name, first in [
+        ("a link after another request", {"path": "/nothing", "Upgrade": None, "Connection": None}),
+        ("a link after a refused one", {"path": "/nothing"}),
+    ]:
+        said, is_right = await twice(at, first)
+        report.line(f"request, {name} on the same connection, as proxies do", said, is_right)
     head, _ = request(*at)
     for name, data, tls, expected in [
         ("random bytes instead of TLS", os.urandom(2000), False, ("closed",)),
@@ -168,7 +194,7 @@ async def frames(report, at):
     big = webwire.MESSAGE_MAXIMUM
     for name, expected, sent in [
         ("a text message", 1003, [frame(TEXT, b"hello")]),
-        ("a text in fragments", 1003, [frame(TEXT, b"hel", fin=False), frame(0, b"lo")]),
+        ("a text in fragments", 1003, [frame(TEXT, b"hi", fin=False), frame(0, b"!")]),
         ("an empty message", 1007, [frame(BINARY, b"")]),
         ("a message that is too long", 1009, [frame(BINARY, bytes(big + 1))]),
         ("a length of 2^63 - 1", (1009, 1002), [b"\x82\xff" + struct.pack(">Q", 2**63 - 1) + bytes(4)]),
@@ -527,19 +553,23 @@ async def answers(report, link):
 # Floods
 
 
-async def half_open(at, source, until, opened):
-    """One connection that goes as far as `until` and stays: tcp, tls or upgraded."""
+async def half_open(link, at, source, until, opened):
+    """One connection that goes as far as `until` and stays: tcp, tls, upgraded or proven."""
     try:
-        if until == "upgraded":
+        if until == "proven":
+            member = WebSession(link, "Half", FLOODER, source=source)
+            await member.open()
+            opened.append(member.socket.writer.transport)
+        elif until == "upgraded":
             opened.append((await WebSocket.connect(*at, source=source)).writer.transport)
         else:
             opened.append((await open_stream(*at, tls=until == "tls", source=source))[1].transport)
         return True
-    except (OSError, ssl.SSLError, Refused, asyncio.TimeoutError, asyncio.IncompleteReadError):
+    except (OSError, ssl.SSLError, Refused, Closed, asyncio.TimeoutError, asyncio.IncompleteReadError):
         return False
 
 
-async def flood(at, count, until, addresses, opened, parallel=16):
+async def flood(link, at, count, until, addresses, opened, parallel=16):
     """`count` connections in turn from `addresses`; how many came about."""
     numbers = iter(range(count))
     done = 0
@@ -547,7 +577,7 @@ async def flood(at, count, until, addresses, opened, parallel=16):
     async def opener():
         nonlocal done
         for number in numbers:
-            came = await half_open(at, addresses[number % len(addresses)], until, opened)
+            came = await half_open(link, at, addresses[number % len(addresses)], until, opened)
             done += came
 
     await asyncio.gather(*[opener() for _ in range(parallel)])
@@ -577,9 +607,9 @@ async def floods(report, link, at, pid, quick):
     addresses = [f"127.0.0.{number}" for number in range(2, 14)]
     before = resident(pid) if pid else 0
     opened = []
-    for until, count in [("tcp", 3000), ("tls", 1000), ("upgraded", 1000)]:
+    for until, count in [("tcp", 3000), ("tls", 1000), ("upgraded", 1000), ("proven", 1000)]:
         began = time.monotonic()
-        running = asyncio.ensure_future(flood(at, count // share, until, addresses, opened))
+        running = asyncio.ensure_future(flood(link, at, count // share, until, addresses, opened))
         await asyncio.sleep(0.3)
         meanwhile = [await joins(link, source) for source in ("127.0.0.1", addresses[0])]
         done = await running
@@ -591,6 +621,15 @@ async def floods(report, link, at, pid, quick):
             f"{count // share} connections from {len(addresses)} addresses, {until} only",
             f"{done} in {took:.1f} s; newcomers join meanwhile after {times[:2]} s, "
             f"afterwards after {times[2:]} s (from another address, from one of theirs)", is_right)
+    # As many as one address may have, none of which joins.
+    began = time.monotonic()
+    done = await flood(link, at, 600, "proven", addresses[-1:], opened)
+    took = time.monotonic() - began
+    joined = [await joins(link, source) for source in ("127.0.0.1", addresses[-1])]
+    times = [each if each is None else round(each, 2) for each in joined]
+    report.line("600 connections from one address, proven and never joined",
+                f"{done} in {took:.1f} s; newcomers join after {times} s (from another address, from theirs)",
+                all(each is not None and each < 2 for each in joined))
     if pid:
         more = resident(pid) - before
         report.line("the relay's memory with all of them", f"{more / 2**20:+.1f} MiB", more < MEMORY_MAXIMUM)
@@ -671,12 +710,14 @@ async def silence(report, link, name, pings):
 
 
 class SlowReader:
-    """A member that takes nothing from its socket any more, but goes on reporting."""
+    """A member that takes nothing from its socket any more, but goes on reporting. A greedy one asks for as much as it can."""
 
-    def __init__(self, link):
+    def __init__(self, link, is_greedy=False):
+        self.is_greedy = is_greedy
         self.member = WebSession(link, "Slow", session.make_identity(), receive_buffer=4096)
         self.frames = []
         self.lasted = None
+        self.asked = 0
 
     async def run(self, stop, seconds=None):
         """Reads nothing for `seconds`, or until the relay ends it."""
@@ -689,6 +730,8 @@ class SlowReader:
                 if member._bound:
                     member.send("reception_report", relay_pb2.ReceptionReport(ssrc=member._bound[0]))
                     member.ping()
+                    if self.is_greedy:
+                        self.ask(member)
                 if member.socket.writer.transport.is_closing():
                     break
                 if tcp_state(member.socket.writer) != ESTABLISHED:
@@ -702,6 +745,17 @@ class SlowReader:
             await self.member.run(body)
         except (wire.ProtocolError, OSError, Closed, ssl.SSLError):
             pass
+
+    def ask(self, member):
+        """Answers that it will not read: pongs of both kinds, and the burst that is under way."""
+        if member.socket.writer.transport.get_write_buffer_size() > 1 << 16:
+            return
+        for _ in range(300):
+            member.send_sealed(bytes([webwire.PING]) + bytes(8))
+            member.socket.write(frame(PING, bytes(100)))
+        self.asked += 1
+        member.send("burst_request", relay_pb2.BurstRequest(
+            request_id=self.asked, ssrc=member._bound[0], key_id=member._bound[1]))
 
 
 ESTABLISHED = 1
@@ -720,7 +774,7 @@ async def slow_readers(report, link, pid, quick):
     seconds = 15 if quick else 62
     before = resident(pid) if pid else 0
     most = before
-    readers = [SlowReader(link) for _ in range(SLOW_READERS)]
+    readers = [SlowReader(link, is_greedy=number % 2 == 1) for number in range(SLOW_READERS)]
     pausing = SlowReader(link)
     tasks = [asyncio.ensure_future(reader.run(stop)) for reader in readers]
     if not quick:
@@ -736,7 +790,7 @@ async def slow_readers(report, link, pid, quick):
     await asyncio.gather(*tasks, pause)
     if pid:
         report.line(f"{SLOW_READERS} readers that do not read for {seconds} s",
-                    f"memory {(most - before) / 2**20:+.1f} MiB at most", most - before < SLOW_READERS * (1 << 20))
+                    f"half of them ask for all they can; memory {(most - before) / 2**20:+.1f} MiB at most", most - before < SLOW_READERS * (1 << 20))
     lasted = [reader.lasted for reader in readers]
     if not quick:
         right = all(each is not None and 40 < each < 60 for each in lasted)

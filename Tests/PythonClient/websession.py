@@ -261,8 +261,11 @@ class WebSession(session.Session):
 
     @property
     def closing(self):
-        """Code (of section 11) and reason, once the relay has closed; None before."""
-        return self.socket.closing and (self.socket.closing[0] - webwire.CLOSE_BASE, self.socket.closing[1])
+        """Code (of section 11, or of somebody in between: 1000 to 2999) and reason, once it is closed; None before."""
+        if not self.socket.closing:
+            return None
+        code, reason = self.socket.closing
+        return code - webwire.CLOSE_BASE if code >= webwire.CLOSE_BASE else code, reason
 
     def _check_pin(self):
         """The handshake has done so."""
