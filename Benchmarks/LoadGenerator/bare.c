@@ -63,4 +63,4 @@ static void talk(struct member *talker, size_t length, uint64_t sent) {
     memcpy(bytes + overhead, &sent, sizeof sent);
     if (send(talker->udp, bytes, overhead + length, 0) < 0) fail("send to the bare loop");
 }
-const struct protocol bare_protocol = {"bare", join, packet, nothing, nothing, talk, 1 << 20};
+const struct protocol bare_protocol = {"bare", join, packet, nothing, nothing, talk, 1 << 20, 50};

@@ -1,13 +1,14 @@
 // Puts listeners on a server, has some talk, and tells what a packet costs the server and how late it comes: a line of JSON.
 //
-//   load relay|mumble|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]
+//   load relay|web|mumble|mumble-tcp|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]
 //
 // LISTENERS are of each channel, one more talks. PID 0: not known (bare). A relay's channels come on standard input, a line each:
 // channel id and token in hexadecimal digits.
 //
-// It disturbs the server as little as it can: one thread, that takes only time which no server wants (SCHED_IDLE), and neither waits for sockets nor is woken by packets. It sleeps to the
-// next of its steps of 2 ms, sends what is due, and looks after a part of the members, so that each has its turn every 100 ms. How late
-// a packet comes is the kernel's stamp of it at the listener's socket less the time that the talker wrote into it.
+// It disturbs the server as little as it can: one thread, that takes only time which no server wants (SCHED_IDLE), and neither waits for
+// sockets nor is woken by packets. It sleeps to the next of its steps of 2 ms, sends what is due, and looks after a part of the members,
+// so that each has its turn every 100 ms (members of TCP every 8 ms: stream.c). How late a packet comes is the kernel's stamp of it at
+// the listener's socket less the time that the talker wrote into it.
 #include "load.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,15 +28,20 @@ struct member *all_members;
 int member_count;
 bool reports_together, members_return;
 
-enum { step_ns = 2000000, steps_per_turn = 50, warm_up_s = 3, samples_max = 60000000 };
-static uint64_t window_start = UINT64_MAX, window_end = UINT64_MAX, delivered, bad;
+enum { step_ns = 2000000, warm_up_s = 3, samples_max = 60000000 };
+static uint64_t window_start = UINT64_MAX, window_end = UINT64_MAX, delivered, bad, joined_stamps;
 static uint32_t *samples;
 static size_t sample_count, sample_capacity;
 
+void (*on_heard)(uint64_t sent);
+
 void heard(struct member *member, uint64_t sent, uint64_t stamped) {
-    (void)member;
+    if (on_heard) return on_heard(sent);
+    bool is_joined = member->stamped == stamped;
+    member->stamped = stamped;
     if (sent < window_start || sent >= window_end) return;
     delivered++;
+    joined_stamps += is_joined;
     uint64_t late = stamped > sent ? stamped - sent : 0;
     if (sample_count < sample_capacity) samples[sample_count++] = late > UINT32_MAX ? UINT32_MAX : (uint32_t)late;
 }
@@ -73,16 +79,24 @@ static double own_processor_seconds(void) {
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+const struct protocol *protocol_named(const char *name) {
+    const struct protocol *all[] = {&relay_protocol, &web_protocol, &mumble_protocol, &mumble_tcp_protocol, &bare_protocol};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, all[i]->name)) return all[i];
+    fail("no such kind of server");
+}
+
 int main(int count, char **arguments) {
     if (count > 1 && !strcmp(arguments[1], "returning")) return returning(count, arguments);
-    if (count < 9) fail("usage: load relay|mumble|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]");
+    if (count > 1 && !strcmp(arguments[1], "tunnel")) return tunnelled(count, arguments);
+    if (count > 1 && !strcmp(arguments[1], "pages")) return pages(count, arguments);
+    if (count < 9) fail("usage: load relay|web|mumble|mumble-tcp|bare ADDRESS:PORT PID LISTENERS CHANNELS PACKETS/S VOICE-BYTES SECONDS [together]");
     signal(SIGPIPE, SIG_IGN);
     struct rlimit files;
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    const char *kind = arguments[1];
-    protocol = !strcmp(kind, "relay") ? &relay_protocol : !strcmp(kind, "mumble") ? &mumble_protocol : &bare_protocol;
+    protocol = protocol_named(arguments[1]);
     char host[64] = "127.0.0.1";
     if (sscanf(arguments[2], "%63[^:]:%d", host, &target.port) != 2 && protocol != &bare_protocol) fail("ADDRESS:PORT");
     target.host = host;
@@ -91,7 +105,7 @@ int main(int count, char **arguments) {
     target.channels = atoi(arguments[5]);
     reports_together = count > 9 && !strcmp(arguments[9], "together");
     if (listeners < 1 || target.channels < 1 || rate < 1 || voice < 8 || voice > 1000 || seconds < 1) fail("arguments");
-    if (protocol == &relay_protocol) read_channels();
+    if (protocol == &relay_protocol || protocol == &web_protocol) read_channels();
 
     int per_channel = listeners + 1;
     member_count = per_channel * target.channels;
@@ -101,6 +115,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < member_count; i++) {
         struct member *member = &all_members[i];
         *member = (struct member){.number = i, .channel = i / per_channel, .udp = -1, .talks = i % per_channel == 0};
+        if (!protocol->packet) continue;
         if (protocol == &bare_protocol) target.port = 0;
         member->udp = open_udp();
         struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -145,7 +160,7 @@ int main(int count, char **arguments) {
     for (int i = 0; i < target.channels; i++) due[i] = start + period * (uint64_t)i / (uint64_t)target.channels;
     double own_before = 0, own_after = 0;
     uint64_t measured_from = start + warm_up_s * 1000000000ull, measured_to = measured_from + (uint64_t)seconds * 1000000000u;
-    int next = 0, part = (member_count + steps_per_turn - 1) / steps_per_turn;
+    int next = 0, part = (member_count + protocol->steps_per_turn - 1) / protocol->steps_per_turn;
     for (uint64_t step = start;; step += step_ns) {
         wait_until(step);
         uint64_t now = now_monotonic();
@@ -182,9 +197,9 @@ int main(int count, char **arguments) {
     if (protocol == &bare_protocol) kill(pid, SIGKILL);
     qsort(samples, sample_count, sizeof *samples, compare);
     printf("{\"kind\":\"%s\",\"listeners\":%d,\"channels\":%d,\"rate\":%d,\"voice\":%zu,\"join_s\":%.2f,\"sent\":%lu,\"expected\":%lu,"
-           "\"delivered\":%lu,\"bad\":%lu,\"server_us\":%.3f,\"server_cores\":%.3f,\"own_cores\":%.3f,"
+           "\"delivered\":%lu,\"bad\":%lu,\"joined_stamps\":%lu,\"server_us\":%.3f,\"server_cores\":%.3f,\"own_cores\":%.3f,"
            "\"p50_us\":%.0f,\"p99_us\":%.0f,\"max_us\":%.0f,\"memory_kb\":[%ld,%ld,%ld],\"member_kb\":%.1f}\n",
-           protocol->name, listeners, target.channels, rate, voice, join_seconds, sent, expected, delivered, bad,
+           protocol->name, listeners, target.channels, rate, voice, join_seconds, sent, expected, delivered, bad, joined_stamps,
            delivered ? spent / (double)delivered : 0, spent / 1e6 / seconds, (own_after - own_before) / seconds, percentile(0.5),
            percentile(0.99), percentile(1), memory_before, memory_joined, memory_after,
            (double)(memory_joined - memory_before) / member_count);

@@ -6,13 +6,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// One client of the server under test, with a UDP socket of its own as real clients have.
+// One client of the server under test, with a socket of its own as real clients have.
 struct member {
+    // udp: -1 where all is TCP.
     int number, channel, udp;
     bool talks, joined;
     // When it heard something first (CLOCK_MONOTONIC, ns); 0: it has not.
     uint64_t heard_at;
-    // What the protocol keeps of it: struct quic_member or struct mumble_member.
+    // The kernel's stamp of what it heard last.
+    uint64_t stamped;
+    // What the protocol keeps of it: struct quic_member, struct web_member or struct mumble_member.
     void *state;
 };
 
@@ -21,7 +24,7 @@ struct protocol {
     const char *name;
     // Joins members[first ..< first + count], with members[..< first] already there.
     void (*join)(struct member *members, int first, int count);
-    // A UDP packet came; `stamped` is the kernel's time of it (CLOCK_REALTIME, ns).
+    // A UDP packet came; `stamped` is the kernel's time of it (CLOCK_REALTIME, ns). NULL: there is no UDP.
     void (*packet)(struct member *member, const uint8_t *bytes, size_t length, uint64_t stamped);
     // Everything that is due without a packet: acknowledgements, reports, keep-alives, the TCP side.
     void (*tend)(struct member *member);
@@ -31,8 +34,10 @@ struct protocol {
     void (*talk)(struct member *talker, size_t length, uint64_t sent);
     // Members that may join at one time.
     int batch;
+    // In so many steps each member is looked after once.
+    int steps_per_turn;
 };
-extern const struct protocol relay_protocol, mumble_protocol, bare_protocol;
+extern const struct protocol relay_protocol, web_protocol, mumble_protocol, mumble_tcp_protocol, bare_protocol;
 
 // The server under test.
 struct target {
@@ -66,6 +71,10 @@ bool has_floor(const struct member *talker);
 
 // load returning …: see returning.c.
 int returning(int count, char **arguments);
+// load tunnel …: see tunnel.c.
+int tunnelled(int count, char **arguments);
+// load pages …: see pages.c.
+int pages(int count, char **arguments);
 // Reads the channels of a relay from standard input, a line each.
 void read_channels(void);
 _Noreturn void fail(const char *what);
@@ -73,9 +82,12 @@ uint64_t now_realtime(void);
 uint64_t now_monotonic(void);
 // A non-blocking UDP socket, connected to the server, with kernel receive stamps.
 int open_udp(void);
-// Takes everything that waits at the member's socket.
+// Takes everything that waits at the member's UDP socket.
 void drain(struct member *member);
-// A voice packet arrived that was sent at `sent`.
+// The protocol of this name; there is one.
+const struct protocol *protocol_named(const char *name);
+// A voice packet arrived that was sent at `sent`. It is counted, or `on_heard` has it where that is set.
+extern void (*on_heard)(uint64_t sent);
 void heard(struct member *member, uint64_t sent, uint64_t stamped);
 // Counts a packet that is not what the server should have sent.
 void count_bad(void);

@@ -41,6 +41,7 @@ void drain(struct member *member) {
     static uint8_t bytes[batch][largest], controls[batch][64];
     static struct iovec vectors[batch];
     static struct mmsghdr messages[batch];
+    if (member->udp < 0) return;
     for (;;) {
         for (int i = 0; i < batch; i++) {
             vectors[i] = (struct iovec){bytes[i], largest};

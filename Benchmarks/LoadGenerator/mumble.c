@@ -1,11 +1,8 @@
-// A Mumble 1.3 client, no more than the load needs: TLS control channel, voice over UDP under OCB2-AES128.
-#include "load.h"
-#include <arpa/inet.h>
+// A Mumble 1.3 client, no more than the load needs: TLS control channel, voice over UDP under OCB2-AES128, or all in the tunnel.
+#include "stream.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <gnutls/gnutls.h>
-#include <netinet/tcp.h>
 #include <nettle/aes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +18,8 @@ struct mumble_member {
     gnutls_session_t tls;
     bool synced, keyed, udp_works;
     uint32_t session;
-    uint8_t send_iv[16], receive_iv[16], *in;
-    size_t in_length, in_capacity;
+    uint8_t send_iv[16], receive_iv[16];
+    struct inbox in;
     struct aes128_ctx encryption, decryption;
     uint64_t sequence, next_ping;
 };
@@ -101,15 +98,26 @@ static size_t open_udp_packet(struct mumble_member *m, const uint8_t *packet, si
 // ---- control channel ----
 
 static void send_tcp(struct mumble_member *m, int type, const uint8_t *body, size_t length) {
-    uint8_t message[256] = {(uint8_t)(type >> 8), (uint8_t)type, 0, 0, (uint8_t)(length >> 8), (uint8_t)length};
+    uint8_t message[2048] = {(uint8_t)(type >> 8), (uint8_t)type, 0, 0, (uint8_t)(length >> 8), (uint8_t)length};
     memcpy(message + 6, body, length);
-    for (size_t sent = 0; sent < length + 6;) {
-        ssize_t done = gnutls_record_send(m->tls, message + sent, length + 6 - sent);
-        if (done == GNUTLS_E_AGAIN || done == GNUTLS_E_INTERRUPTED) continue;
-        if (done < 0) fail("the Mumble server closed a connection");
-        sent += (size_t)done;
-    }
+    if (!send_all(m->tls, m->tcp, message, length + 6)) fail("the Mumble server closed a connection");
 }
+
+// ---- voice ----
+
+static void voice_came(struct mumble_member *m, const uint8_t *plain, size_t size, uint64_t stamped) {
+    // Type and target, session, sequence, length: three variable-length integers.
+    size_t at = 1;
+    for (int i = 0; i < 3; i++) {
+        uint8_t first = at < size ? plain[at] : 0;
+        at += first < 0x80 ? 1 : first < 0xC0 ? 2 : first < 0xE0 ? 3 : first < 0xF0 ? 4 : 5;
+    }
+    uint64_t sent;
+    if (plain[0] >> 5 != 4 || at + sizeof sent > size) return count_bad();
+    memcpy(&sent, plain + at, sizeof sent);
+    heard(m->member, sent, stamped);
+}
+
 static void message_came(struct mumble_member *m, int type, const uint8_t *body, size_t length) {
     if (type == reject) fail("the Mumble server rejected a client");
     if (type == server_sync) {
@@ -120,6 +128,7 @@ static void message_came(struct mumble_member *m, int type, const uint8_t *body,
         }
         m->synced = true;
     }
+    if (type == tunnel && length) return voice_came(m, body, length, stream_stamp);
     if (type != crypt_setup) return;
     for (size_t at = 0; at + 2 <= length && at + 2 + body[at + 1] <= length; at += 2 + body[at + 1]) {
         const uint8_t *value = body + at + 2;
@@ -139,23 +148,14 @@ static void read_tcp(struct mumble_member *m) {
         ssize_t got = gnutls_record_recv(m->tls, bytes, sizeof bytes);
         if (got == GNUTLS_E_AGAIN || got == GNUTLS_E_INTERRUPTED) return;
         if (got <= 0) fail("the Mumble server closed a connection");
-        if (m->in_length + (size_t)got > m->in_capacity) {
-            m->in_capacity = 2 * (m->in_length + (size_t)got);
-            m->in = realloc(m->in, m->in_capacity);
-        }
-        memcpy(m->in + m->in_length, bytes, (size_t)got);
-        m->in_length += (size_t)got;
-        size_t at = 0;
-        while (m->in_length - at >= 6) {
-            const uint8_t *head = m->in + at;
+        inbox_add(&m->in, bytes, (size_t)got);
+        while (m->in.length >= 6) {
+            const uint8_t *head = m->in.bytes;
             size_t size = (size_t)head[2] << 24 | (size_t)head[3] << 16 | (size_t)head[4] << 8 | head[5];
-            if (m->in_length - at - 6 < size) break;
+            if (m->in.length - 6 < size) break;
             message_came(m, head[0] << 8 | head[1], head + 6, size);
-            at += 6 + size;
+            inbox_drop(&m->in, 6 + size);
         }
-        memmove(m->in, m->in + at, m->in_length - at);
-        m->in_length -= at;
-        if (!m->in_length) free(m->in), m->in = NULL, m->in_capacity = 0;
     }
 }
 
@@ -173,32 +173,22 @@ static void tend(struct member *member) {
     const uint64_t interval = ping_interval_s * 1000000000ull;
     uint64_t phase = reports_together ? 0 : interval / (uint64_t)member_count * (uint64_t)member->number;
     m->next_ping = m->next_ping ? m->next_ping + interval : now + interval - phase;
-    ping_udp(m);
+    if (member->udp >= 0) ping_udp(m);
     send_tcp(m, ping, (const uint8_t *)"\x08\x01", 2);
 }
 
 static void join_one(struct member *member) {
-    static gnutls_certificate_credentials_t credentials;
-    if (!credentials) gnutls_certificate_allocate_credentials(&credentials);
     struct mumble_member *m = calloc(1, sizeof *m);
     member->state = m;
     m->member = member;
-    m->tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)target.port)};
-    inet_pton(AF_INET, target.host, &address.sin_addr);
-    int one = 1;
-    setsockopt(m->tcp, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(m->tcp, (struct sockaddr *)&address, sizeof address)) fail("connect");
-    gnutls_session_t tls;
-    if (gnutls_init(&tls, GNUTLS_CLIENT) || gnutls_set_default_priority(tls) ||
-        gnutls_credentials_set(tls, GNUTLS_CRD_CERTIFICATE, credentials))
-        fail("TLS");
-    gnutls_transport_set_int(tls, m->tcp);
+    m->tcp = open_tcp();
+    gnutls_session_t tls = begin_tls(m->tcp);
     int status;
-    do status = gnutls_handshake(tls);
-    while (status < 0 && !gnutls_error_is_fatal(status));
+    while ((status = gnutls_handshake(tls)) < 0 && !gnutls_error_is_fatal(status)) {
+        struct pollfd more = {.fd = m->tcp, .events = POLLIN};
+        poll(&more, 1, 100);
+    }
     if (status < 0) fail(gnutls_strerror(status));
-    fcntl(m->tcp, F_SETFL, O_NONBLOCK);
     m->tls = tls;
     send_tcp(m, version, (const uint8_t *)"\x08\x84\x86\x04", 4);  // 1.3.4
     uint8_t body[64];
@@ -223,7 +213,8 @@ static void join_one(struct member *member) {
         *end++ = (uint8_t)(member->channel + 1);
         send_tcp(m, user_state, move, (size_t)(end - move));
     }
-    for (int attempts = 0; !m->udp_works; attempts++) {
+    // Without UDP the server never hears of an address to send to, and tunnels.
+    for (int attempts = 0; member->udp >= 0 && !m->udp_works; attempts++) {
         if (attempts == 2000) fail("no answer to the UDP ping");
         if (attempts % 100 == 0) ping_udp(m);
         usleep(200);
@@ -247,16 +238,7 @@ static void packet(struct member *member, const uint8_t *bytes, size_t length, u
         m->udp_works = true;
         return;
     }
-    // Type and target, session, sequence, length: three variable-length integers.
-    size_t at = 1;
-    for (int i = 0; i < 3; i++) {
-        uint8_t first = at < size ? plain[at] : 0;
-        at += first < 0x80 ? 1 : first < 0xC0 ? 2 : first < 0xE0 ? 3 : first < 0xF0 ? 4 : 5;
-    }
-    uint64_t sent;
-    if (plain[0] >> 5 != 4 || at + sizeof sent > size) return count_bad();
-    memcpy(&sent, plain + at, sizeof sent);
-    heard(member, sent, stamped);
+    voice_came(m, plain, size, stamped);
 }
 
 static void begin(struct member *talker) { (void)talker; }
@@ -269,7 +251,9 @@ static void talk(struct member *talker, size_t length, uint64_t sent) {
         0x80, 0xE0 | (sequence >> 24 & 15), (uint8_t)(sequence >> 16), (uint8_t)(sequence >> 8), (uint8_t)sequence,
         (uint8_t)(0x80 | (length >> 8 & 0x1F)), (uint8_t)length};
     memcpy(plain + 7, &sent, sizeof sent);
-    send_udp(m, plain, 7 + length);
+    if (talker->udp < 0) send_tcp(m, tunnel, plain, 7 + length);
+    else send_udp(m, plain, 7 + length);
 }
 
-const struct protocol mumble_protocol = {"mumble", join, packet, tend, begin, talk, 8};
+const struct protocol mumble_protocol = {"mumble", join, packet, tend, begin, talk, 8, 50};
+const struct protocol mumble_tcp_protocol = {"mumble-tcp", join, NULL, tend, begin, talk, 8, 4};

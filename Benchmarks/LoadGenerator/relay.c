@@ -1,5 +1,5 @@
 // A member of a relay as docs/relay-protocol.md has it, no more than the load needs: QUIC by ngtcp2 and GnuTLS.
-#include "load.h"
+#include "messages.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <gnutls/abstract.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { report_interval_s = 4, tag = 16, trailer = 16, rtp = 12 };
+enum { trailer = 16 };
 
 struct quic_member {
     struct member *member;
@@ -29,11 +29,8 @@ struct quic_member {
     uint8_t out[8192], *in;
     size_t written, taken, in_length, in_capacity;
     int64_t stream;
-    bool handshaken, granted;
-    // Media.
-    uint32_t ssrc, talker_ssrc, received, highest;
-    uint16_t sequence, epoch;
-    uint64_t key_id, counter, next_report;
+    bool handshaken;
+    struct media media;
     uint8_t mac_key[crypto_shorthash_siphashx24_KEYBYTES];
     bool checks_macs;
     // What it returns with, from its last connection.
@@ -52,93 +49,22 @@ enum { waits_count = sizeof waits_ms / sizeof *waits_ms };
 
 static uint64_t quic_time(void) { return now_monotonic(); }
 
-// ---- protobuf, as far as it is needed ----
-
-static uint8_t *put_varint(uint8_t *to, uint64_t value) {
-    for (; value > 127; value >>= 7) *to++ = (uint8_t)(value | 128);
-    *to++ = (uint8_t)value;
-    return to;
-}
-static uint8_t *put_bytes(uint8_t *to, int field, const void *bytes, size_t length) {
-    to = put_varint(to, (uint64_t)field << 3 | 2);
-    to = put_varint(to, length);
-    memcpy(to, bytes, length);
-    return to + length;
-}
-static uint8_t *put_number(uint8_t *to, int field, uint64_t value) {
-    return put_varint(put_varint(to, (uint64_t)field << 3), value);
-}
-static uint8_t *put_fixed(uint8_t *to, int field, const void *bytes, size_t size) {
-    to = put_varint(to, (uint64_t)field << 3 | (size == 8 ? 1 : 5));
-    memcpy(to, bytes, size);
-    return to + size;
-}
-struct field { int number, type; uint64_t value; const uint8_t *bytes; size_t length; };
-static bool get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
-    *value = 0;
-    for (int shift = 0; *at < end && shift < 64; shift += 7) {
-        uint8_t byte = *(*at)++;
-        *value |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128) return true;
-    }
-    return false;
-}
-static bool next_field(const uint8_t **at, const uint8_t *end, struct field *field) {
-    uint64_t key;
-    if (!get_varint(at, end, &key)) return false;
-    *field = (struct field){.number = (int)(key >> 3), .type = (int)(key & 7)};
-    size_t size = field->type == 1 ? 8 : field->type == 5 ? 4 : 0;
-    if (field->type == 0) return get_varint(at, end, &field->value);
-    if (field->type == 2) {
-        if (!get_varint(at, end, &field->value)) return false;
-        size = field->value;
-    }
-    if ((size_t)(end - *at) < size) return false;
-    field->bytes = *at;
-    field->length = size;
-    if (field->type != 2) memcpy(&field->value, *at, size);
-    *at += size;
-    return true;
-}
-
-static void send_message(struct quic_member *q, int kind, const uint8_t *body, size_t length) {
-    uint8_t message[256], *end = put_bytes(message, kind, body, length);
-    uint32_t size = htonl((uint32_t)(end - message));
-    if (q->written + 4 + (size_t)(end - message) > sizeof q->out) fail("the run is too long for the control stream");
+static void send_message(struct quic_member *q, const uint8_t *message, size_t length) {
+    uint32_t size = htonl((uint32_t)length);
+    if (q->written + 4 + length > sizeof q->out) fail("the run is too long for the control stream");
     memcpy(q->out + q->written, &size, 4);
-    memcpy(q->out + q->written + 4, message, (size_t)(end - message));
-    q->written += 4 + (size_t)(end - message);
+    memcpy(q->out + q->written + 4, message, length);
+    q->written += 4 + length;
 }
 
-static void welcomed(struct quic_member *q, const uint8_t *at, const uint8_t *end) {
-    struct field field, inner;
-    while (next_field(&at, end, &field)) {
-        if (field.number == 1) q->ssrc = (uint32_t)field.value;
-        if (field.number == 2 && q->member->number % 16 == 1) {
-            if (field.length != sizeof q->mac_key) fail("the down-link key has another size");
-            memcpy(q->mac_key, field.bytes, sizeof q->mac_key);
-            q->checks_macs = true;
-        }
-        if (field.number == 3)
-            for (const uint8_t *in = field.bytes; next_field(&in, field.bytes + field.length, &inner);)
-                if (inner.number == 1) q->epoch = (uint16_t)inner.value;
+static void welcomed(struct member *member, const struct field *field) {
+    struct quic_member *q = member->state;
+    if (field->number == 2 && member->number % 16 == 1) {
+        if (field->length != sizeof q->mac_key) fail("the down-link key has another size");
+        memcpy(q->mac_key, field->bytes, sizeof q->mac_key);
+        q->checks_macs = true;
     }
-    q->member->joined = true;
     if (q->absence.lost_at && !q->absence.back_at) q->absence.back_at = now_monotonic();
-}
-
-static void message_came(struct quic_member *q, const uint8_t *at, size_t length) {
-    struct field field;
-    const uint8_t *end = at + length;
-    if (!next_field(&at, end, &field) || field.type != 2) fail("a message of the relay cannot be read");
-    switch (field.number) {
-    case 1: welcomed(q, field.bytes, field.bytes + field.length); break;
-    case 2: fprintf(stderr, "load: a join was refused: %.*s\n", (int)field.length, field.bytes); exit(1);
-    case 5: q->granted = true; break;
-    case 6: fprintf(stderr, "load: the floor was denied: %.*s\n", (int)field.length, field.bytes); exit(1);
-    case 9: fprintf(stderr, "load: the floor was revoked: %.*s\n", (int)field.length, field.bytes); exit(1);
-    default: break;
-    }
 }
 
 // ---- QUIC ----
@@ -162,15 +88,9 @@ static void open_control_stream(struct quic_member *q) {
     if (ngtcp2_conn_open_bidi_stream(q->conn, &q->stream, NULL)) fail("no stream");
 }
 static void ask_to_join(struct quic_member *q) {
-    uint8_t body[256], *end = body;
-    char name[32];
+    uint8_t message[message_max];
     open_control_stream(q);
-    int length = snprintf(name, sizeof name, "load %d", q->member->number);
-    end = put_bytes(end, 1, target.keys[q->member->channel].id, 16);
-    end = put_bytes(end, 2, target.keys[q->member->channel].token, target.keys[q->member->channel].token_length);
-    end = put_bytes(end, 3, name, (size_t)length);
-    end = put_number(end, 4, 1);
-    send_message(q, 1, body, (size_t)(end - body));
+    send_message(q, message, join_message(q->member, message));
 }
 static int handshaken(ngtcp2_conn *conn, void *user) {
     struct quic_member *q = user;
@@ -220,7 +140,7 @@ static int stream_data(ngtcp2_conn *conn, uint32_t flags, int64_t stream, uint64
         memcpy(&size, q->in + at, 4);
         size = ntohl(size);
         if (q->in_length - at - 4 < size) break;
-        message_came(q, q->in + at + 4, size);
+        message_came(q->member, &q->media, q->in + at + 4, size, welcomed);
         at += 4 + size;
     }
     memmove(q->in, q->in + at, q->in_length - at);
@@ -250,8 +170,8 @@ static void lose(struct quic_member *q, const char *why) {
     q->in = NULL;
     q->in_length = q->in_capacity = q->written = q->taken = 0;
     q->stream = -1;
-    q->handshaken = q->granted = q->early = false;
-    q->next_report = q->counter = q->received = 0;
+    q->handshaken = q->early = false;
+    q->media = (struct media){0};
     q->checks_macs = false;
     q->member->joined = false;
     q->member->heard_at = 0;
@@ -390,10 +310,8 @@ struct absence absence_of(const struct member *member) {
 bool has_ticket(const struct member *member) { return ((struct quic_member *)member->state)->ticket.size > 0; }
 
 static void report(struct quic_member *q) {
-    uint8_t body[64], *end = put_fixed(body, 1, &q->talker_ssrc, 4);
-    end = put_number(end, 2, q->received);
-    end = put_number(end, 4, q->highest);
-    send_message(q, 5, body, (size_t)(end - body));
+    uint8_t message[message_max];
+    send_message(q, message, report_message(&q->media, message));
 }
 
 void knock(struct member *member) {
@@ -413,10 +331,7 @@ static void tend(struct member *member) {
     }
     bool due = ngtcp2_conn_get_expiry(q->conn) <= now;
     if (due && ngtcp2_conn_handle_expiry(q->conn, now)) return lose(q, "the connection to the relay timed out");
-    if (q->next_report && now >= q->next_report) {
-        q->next_report += report_interval_s * 1000000000ull;
-        report(q);
-    }
+    if (q->media.next_report && now >= q->media.next_report) report(q);
     flush(q);
 }
 
@@ -443,26 +358,10 @@ static bool is_authentic(struct quic_member *q, const uint8_t *bytes, size_t len
 
 static void packet(struct member *member, const uint8_t *bytes, size_t length, uint64_t stamped) {
     struct quic_member *q = member->state;
-    if (length > rtp + 11 + tag + trailer && bytes[0] >> 6 == 2) {
+    if (length > media_min + trailer && bytes[0] >> 6 == 2) {
         // One in sixteen looks whether it is the relay's, so that what is measured is the real thing.
         if (q->checks_macs && !is_authentic(q, bytes, length)) return count_bad();
-        // RTP, then an SFrame header: a byte that says how many of key id and counter follow.
-        size_t voice = rtp + 1 + (bytes[rtp] & 128 ? (size_t)(bytes[rtp] >> 4 & 7) + 1 : 0) +
-            (bytes[rtp] & 8 ? (size_t)(bytes[rtp] & 7) + 1 : 0);
-        uint32_t ssrc;
-        uint64_t sent;
-        memcpy(&ssrc, bytes + 8, 4);
-        q->talker_ssrc = ntohl(ssrc);
-        if (!q->next_report) {
-            const uint64_t interval = report_interval_s * 1000000000ull;
-            q->next_report = quic_time() +
-                (reports_together ? interval : interval / (uint64_t)member_count * (uint64_t)member->number);
-        }
-        q->highest = (uint32_t)(bytes[2] << 8 | bytes[3]);
-        q->received++;
-        memcpy(&sent, bytes + voice, sizeof sent);
-        if (!member->heard_at) member->heard_at = now_monotonic();
-        return heard(member, sent, stamped);
+        return media_came(member, &q->media, bytes, stamped);
     }
     if (!q->conn) return;
     ngtcp2_path path = path_of(q);
@@ -471,23 +370,19 @@ static void packet(struct member *member, const uint8_t *bytes, size_t length, u
     if (status) lose(q, ngtcp2_strerror(status));
 }
 
-bool has_floor(const struct member *talker) { return ((struct quic_member *)talker->state)->granted; }
+bool has_floor(const struct member *talker) { return ((struct quic_member *)talker->state)->media.granted; }
 
 void ask_for_floor(struct member *talker) {
     struct quic_member *q = talker->state;
-    uint8_t body[64];
-    gnutls_rnd(GNUTLS_RND_NONCE, &q->key_id, sizeof q->key_id);
-    q->key_id = (uint64_t)q->epoch << 48 | (q->key_id & 0xFFFFFFFFFFFF) | 0x800000000000;
-    uint8_t *end = put_number(body, 1, 1);
-    end = put_fixed(end, 3, &q->key_id, 8);
-    send_message(q, 3, body, (size_t)(end - body));
+    uint8_t message[message_max];
+    send_message(q, message, floor_request_message(&q->media, message));
     flush(q);
 }
 
 static void begin(struct member *talker) {
     struct quic_member *q = talker->state;
     ask_for_floor(talker);
-    for (uint64_t deadline = now_monotonic() + 20000000000ull; !q->granted;) {
+    for (uint64_t deadline = now_monotonic() + 20000000000ull; !q->media.granted;) {
         flush(q);
         drain(talker);
         tend(talker);
@@ -499,33 +394,15 @@ static void begin(struct member *talker) {
 static void talk(struct member *talker, size_t length, uint64_t sent) {
     struct quic_member *q = talker->state;
     if (!q->conn) return;
-    uint8_t datagram[2048] = {0x80, q->counter ? 111 : 128 | 111}, key[8], number[8], packet[1452];
-    datagram[2] = (uint8_t)(q->sequence >> 8);
-    datagram[3] = (uint8_t)q->sequence++;
-    uint32_t ssrc = htonl(q->ssrc);
-    memcpy(datagram + 8, &ssrc, 4);
-    size_t at = rtp + 1, key_bytes = 8, counter_bytes = q->counter < 8 ? 0 : 8;
-    for (int i = 0; i < 8; i++) {
-        key[i] = (uint8_t)(q->key_id >> (56 - 8 * i));
-        number[i] = (uint8_t)(q->counter >> (56 - 8 * i));
-    }
-    // Neither has leading zero bytes.
-    while (key[8 - key_bytes] == 0) key_bytes--;
-    while (counter_bytes && number[8 - counter_bytes] == 0) counter_bytes--;
-    memcpy(datagram + at, key + 8 - key_bytes, key_bytes), at += key_bytes;
-    memcpy(datagram + at, number + 8 - counter_bytes, counter_bytes), at += counter_bytes;
-    datagram[rtp] = (uint8_t)(128 | (key_bytes - 1) << 4 | (counter_bytes ? 8 | (counter_bytes - 1) : q->counter));
-    q->counter++;
-    memcpy(datagram + at, &sent, sizeof sent);
-    at += length + tag;
-    ngtcp2_vec vector = {datagram, at};
+    uint8_t datagram[2048], packet[1452];
+    ngtcp2_vec vector = {datagram, media_packet(&q->media, datagram, length, sent)};
     ngtcp2_path_storage storage;
     ngtcp2_pkt_info info;
     ngtcp2_path_storage_zero(&storage);
     int accepted = 0;
     for (int attempts = 0; !accepted && attempts < 4; attempts++) {
         ngtcp2_ssize size = ngtcp2_conn_writev_datagram(
-            q->conn, &storage.path, &info, packet, sizeof packet, &accepted, 0, q->counter, &vector, 1, quic_time());
+            q->conn, &storage.path, &info, packet, sizeof packet, &accepted, 0, q->media.counter, &vector, 1, quic_time());
         if (size < 0) fail(ngtcp2_strerror((int)size));
         if (size > 0 && send(talker->udp, packet, (size_t)size, 0) < 0) fail("send");
     }
@@ -533,4 +410,4 @@ static void talk(struct member *talker, size_t length, uint64_t sent) {
     // One that its window does not let out is lost.
 }
 
-const struct protocol relay_protocol = {"relay", join, packet, tend, begin, talk, 32};
+const struct protocol relay_protocol = {"relay", join, packet, tend, begin, talk, 32, 50};

@@ -14,17 +14,21 @@ import probe
 import relay_pb2
 import selftest
 import session
+import webprobe
+import websession
 import wire
 
 REPORT_INTERVAL = 2.0
 STRAGGLERS = 0.2
 SILENCE = 6.0
 ANSWER = 2.0
+LATE = 0.75
 
 
 def base_summary(member):
     welcome = member.welcome
-    return {
+    summary = {"web": welcome.web} if welcome.web else {}
+    return summary | {
         "channel": welcome.channel_name,
         "member_id": welcome.member_id.hex(),
         "ssrc": f"{welcome.ssrc:08x}",
@@ -43,6 +47,7 @@ class Burst:
         self.marker_sequence = None
         self.jitter = 0.0
         self._transit = None
+        self._transits = []
         self.last_packet = time.monotonic()
         self.idle = None  # last sequence, once the floor is idle
         self.is_over = False
@@ -63,6 +68,7 @@ class Burst:
         if self._transit is not None:
             self.jitter += (abs(transit - self._transit) - self.jitter) / 16
         self._transit = transit
+        self._transits.append(transit)
         self.last_packet = now
         return True
 
@@ -114,7 +120,31 @@ class Burst:
             "opus_bytes": sum(len(opus) for _, opus in self.frames.values()),
             "audio_ms": round(samples / 48),
             "jitter_ms": round(self.jitter / 48, 2),
+            "late_packets": sum(each - min(self._transits) > LATE * 48000 for each in self._transits),
         }
+
+
+def over_tls(member):
+    """What only a link over TLS can tell."""
+    if not isinstance(member, websession.WebSession):
+        return {}
+    trips = sorted(member.round_trips)
+    return {"tls": {
+        "media_sent": member.media_sent, "acknowledged": member.acknowledged,
+        "round_trip_ms": round(trips[len(trips) // 2] * 1000, 2) if trips else None,
+    }}
+
+
+async def pause(member, seconds):
+    """Reads nothing for a while, from a second after the first talker's beginning on."""
+    while member._bound is None:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(1)
+    member.socket.read_nothing(True)
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        member.send("reception_report", relay_pb2.ReceptionReport(ssrc=member._bound[0]))
+    member.socket.read_nothing(False)
 
 
 async def listen(member, options):
@@ -150,6 +180,8 @@ async def listen(member, options):
     if member.welcome.HasField("floor"):
         on_message("floor_taken", member.welcome.floor)
     print(f"joined {member.welcome.channel_name}", file=sys.stderr, flush=True)
+    if options.pause:
+        asyncio.ensure_future(pause(member, options.pause))
     end = time.monotonic() + options.seconds
     report_at, reported = 0.0, 0
     while time.monotonic() < end:
@@ -159,7 +191,7 @@ async def listen(member, options):
         reported = len(heard)
         if len(heard) >= options.bursts:
             break
-        if current and not current.is_over and time.monotonic() - current.last_packet > SILENCE:
+        if current and not current.is_over and time.monotonic() - current.last_packet > SILENCE + options.pause:
             finish(current)
         if current and current.frames and not current.is_over and time.monotonic() >= report_at:
             member.send("reception_report", current.report())
@@ -183,6 +215,7 @@ async def listen(member, options):
 
 async def talk(member, options):
     packets = [each for each in oggopus.read(options.input) if each]
+    await asyncio.sleep(options.idle)
     answer = asyncio.get_running_loop().create_future()
     idle = asyncio.Event()
     revoked = []
@@ -239,6 +272,11 @@ async def talk(member, options):
     return summary
 
 
+def place(text):
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def arguments(words):
     parser = argparse.ArgumentParser(prog="run", description="An independent push-to-talk client.")
     parser.add_argument("link", help="the invitation, ptt://…; or self-test")
@@ -247,13 +285,25 @@ def arguments(words):
     listening.add_argument("--output", help="write them here, as Ogg Opus (further ones: NAME-2.opus …)")
     listening.add_argument("--bursts", type=int, default=1, help="how many (1)")
     listening.add_argument("--seconds", type=float, default=30, help="how long to wait (30)")
+    listening.add_argument("--pause", type=int, default=0, metavar="SECONDS", help="with --tls: read nothing for so long")
     commands.add_parser("probe", help="break the protocol in every way and see that the relay withstands it")
     crossing = commands.add_parser("interop", help="the QUIC interop runner's cases, on loopback")
     crossing.add_argument("cases", nargs="*", help="these only, by their names")
     talking = commands.add_parser("talk", help="say something")
     talking.add_argument("--input", required=True, help="an Ogg Opus file")
     talking.add_argument("--priority", type=int, default=0)
+    breaking = commands.add_parser("web-probe", help="break the link over TLS in every way and see that the relay withstands it")
+    webprobe.add_arguments(breaking)
     for command in (listening, talking):
+        command.add_argument("--tls", "--web", action="store_true", help="over TLS (section 21) instead of QUIC")
+        command.add_argument("--at", type=place, metavar="HOST:PORT", help="with --tls: there, not where the link says")
+        command.add_argument("--connect", type=place, metavar="HOST:PORT", help="with --tls: by CONNECT of the HTTP proxy there")
+        command.add_argument("--plain", action="store_true", help="with --tls: but without the TLS: behind a proxy")
+        command.add_argument("--fragments", type=int, metavar="BYTES", help="with --tls: in WebSocket fragments of this size")
+        command.add_argument("--server-name", metavar="NAME", help="with --tls: what the server is called")
+        command.add_argument("--authority", metavar="FILE", help="with --tls: the certificate (PEM) by which the server's is checked")
+        command.add_argument("--keep-alive", type=float, metavar="SECONDS", help="with --tls: a ping after so long a silence")
+        command.add_argument("--idle", type=float, default=0, metavar="SECONDS", help="say nothing for so long before")
         command.add_argument("--name", default="Python client", help="what others read")
         command.add_argument("--identity", help="key and certificate (PEM), made when it is not there")
     return parser.parse_args(words)
@@ -265,14 +315,24 @@ def main():
     options = arguments(sys.argv[1:])
     if options.command == "probe":
         return probe.main(options.link)
+    if options.command == "web-probe":
+        return webprobe.main(options)
     if options.command == "interop":
         return interop.main(options.link, options.cases)
     identity = session.load_identity(options.identity) if options.identity else session.make_identity()
     body = listen if options.command == "listen" else talk
     try:
-        member = session.Session(wire.Link.parse(options.link), options.name, identity)
+        link = wire.Link.parse(options.link)
+        if options.tls:
+            member = websession.WebSession(
+                link, options.name, identity, at=options.at, tls=not options.plain, fragments=options.fragments,
+                through=options.connect, server_name=options.server_name, authority=options.authority, keep_alive=options.keep_alive,
+                receive_buffer=4096 if getattr(options, "pause", 0) else None)
+        else:
+            member = session.Session(link, options.name, identity)
         summary = asyncio.run(member.run(lambda joined: body(joined, options)))
-    except (wire.ProtocolError, OSError, ValueError, asyncio.TimeoutError) as error:
+        summary |= over_tls(member)
+    except (wire.ProtocolError, websession.Refused, websession.Closed, OSError, ValueError, asyncio.TimeoutError) as error:
         summary = {"ok": False, "error": f"{type(error).__name__}: {error}"}
     print(json.dumps(summary, ensure_ascii=False, indent=2))
     return 0 if summary["ok"] else 1

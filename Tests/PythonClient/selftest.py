@@ -1,12 +1,72 @@
 """The worked example of docs/relay-protocol.md, computed by this client's code from the document's values."""
 
+import hashlib
 import os
 import re
 
 import relay_pb2
+import webwire
 import wire
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 DOCUMENT = os.path.join(os.path.dirname(__file__), "../../docs/relay-protocol.md")
+
+
+def link_over_tls(values, expect):
+    """Section 21.7, as the client and as the relay compute it."""
+    def ephemeral(end):
+        return X25519PrivateKey.from_private_bytes(values[f"web_{end}_ephemeral"])
+
+    def identity(end):
+        return ec.derive_private_key(int.from_bytes(values[f"web_{end}_identity"], "big"), ec.SECP256R1())
+
+    client, relay = ephemeral("client"), ephemeral("relay")
+    client_public, relay_public = webwire.raw_public(client), webwire.raw_public(relay)
+    expect("web_client_hello", b"\x01" + client_public)
+    expect("web_relay_public", relay_public)
+    th = webwire.transcript(client_public, relay_public)
+    expect("web_th", th)
+    expect("web_secret", client.exchange(relay.public_key()))
+    expect("web_secret", relay.exchange(client.public_key()))
+    up, down = webwire.key_schedule(values["web_secret"], th)
+    for name, direction in (("up", up), ("down", down)):
+        expect(f"web_{name}_key", direction[0])
+        expect(f"web_{name}_iv", direction[1])
+    up, down = webwire.Direction(*up), webwire.Direction(*down)
+
+    pins = {}
+    for end in ("client", "relay"):
+        spki = webwire.spki_of(identity(end))
+        expect(f"web_{end}_spki", spki)
+        pins[end] = hashlib.sha256(spki).digest()
+        expect(f"web_{end}_pin", pins[end])
+    statements = {
+        "relay": webwire.relay_statement(th, pins["relay"]),
+        "client": webwire.client_statement(th, pins["client"], pins["relay"]),
+    }
+    for end, direction, head in (("relay", down, b"\x02" + relay_public), ("client", up, b"\x03")):
+        expect(f"web_{end}_statement", statements[end])
+        proof = webwire.proof(values[f"web_{end}_spki"], values[f"web_{end}_signature"])
+        # Raises when the signature is not valid.
+        expect(f"web_{end}_pin", webwire.check_proof(proof, lambda pin: statements[end]))
+        expect("web_relay_hello" if end == "relay" else "web_client_proof", head + direction.seal(proof))
+    expect("web_sealed_join", b"\x10" + up.seal(b"\x01" + values["join_message"][4:]))
+    expect("web_sealed_ping", b"\x10" + up.seal(b"\x03" + bytes(range(1, 9))))
+    expect("web_sealed_pong", b"\x10" + down.seal(b"\x04" + bytes(range(1, 9))))
+    expect("web_sealed_acknowledgement", b"\x10" + down.seal(b"\x02" + (2).to_bytes(4, "big")))
+    expect("web_sealed_answer", b"\x10" + down.seal(b"\x05" + (1).to_bytes(4, "big") + b"\x01" + values["repair_stream"]))
+
+    # The client itself, from the document's messages.
+    handshake = webwire.ClientHandshake(pins["relay"], client)
+    expect("web_client_hello", handshake.hello())
+    handshake.receive(values["web_relay_hello"])
+    expect("web_th", handshake.th)
+    for name, content in (
+        ("pong", b"\x04" + bytes(range(1, 9))), ("acknowledgement", b"\x02\0\0\0\x02"), ("answer", b"\x05\0\0\0\x01\x01" + values["repair_stream"])
+    ):
+        if handshake.down.open(values[f"web_sealed_{name}"][1:]) != content:
+            expect(f"web_sealed_{name}", b"")
 
 
 def main():
@@ -90,5 +150,6 @@ def main():
         failures.append("a replayed packet was accepted")
     except wire.Dropped:
         pass
+    link_over_tls(values, expect)
     print(f"{len(values)} values in the document, {len(failures)} failures {failures or ''}")
     return 1 if failures else 0

@@ -129,7 +129,7 @@ class Session:
                 for task in done:
                     task.result()
                 if not tasks[2].done():
-                    raise wire.ProtocolError(f"the relay closed the connection: {protocol.closing}")
+                    raise wire.ProtocolError(f"the relay closed the connection: {self.closing}")
                 self.send("leave", relay_pb2.Leave())
                 await asyncio.sleep(0.05)
                 return tasks[2].result()
@@ -141,6 +141,11 @@ class Session:
     def connection(self):
         """aioquic's, for who looks below."""
         return self._protocol._quic
+
+    @property
+    def closing(self):
+        """Code and reason, once the relay has closed."""
+        return self._protocol.closing
 
     def _check_pin(self):
         # A resumed connection shows no certificate: its ticket is of one that did.
@@ -170,7 +175,7 @@ class Session:
         )
         answer = await asyncio.wait_for(self._next(reader), 10)
         if answer is None:
-            raise wire.ProtocolError(f"the relay closed the connection: {self._protocol.closing}")
+            raise wire.ProtocolError(f"the relay closed the connection: {self.closing}")
         self._check_pin()
         if answer.WhichOneof("kind") == "join_refused":
             cause = relay_pb2.JoinRefusal.Name(answer.join_refused.cause)

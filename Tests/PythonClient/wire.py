@@ -45,10 +45,13 @@ class Link:
     token: bytes
     pin: bytes
     key: bytes | None
+    web: str | None = None  # section 21
 
     @classmethod
     def parse(cls, text):
         parts = urlsplit(text.strip())
+        if parts.fragment and "key=" in parts.fragment:
+            parts = parts._replace(query=parts.query + "&" + parts.fragment)
         if parts.scheme != "ptt" or not parts.hostname or not parts.port:
             raise ProtocolError("not an invitation: ptt://HOST:PORT/NAME?… is wanted")
         pairs = parse_qsl(parts.query, strict_parsing=True)
@@ -66,6 +69,7 @@ class Link:
             token=from_base64url(values["token"]),
             pin=from_base64url(values["pin"]),
             key=from_base64url(values["key"]) if "key" in values else None,
+            web=values.get("web"),
         )
         if len(link.pin) != 32 or not 16 <= len(link.token) <= 64:
             raise ProtocolError("the link's token or pin has the wrong size")

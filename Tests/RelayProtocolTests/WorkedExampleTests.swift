@@ -36,7 +36,7 @@ import Vocabulary
     }
 
     @Test func `the document has the example's values`() {
-        #expect(document.count == 47, "\(document.keys.sorted())")
+        #expect(document.count == 74, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this module sends`() throws {

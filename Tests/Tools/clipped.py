@@ -19,8 +19,9 @@ EDGE_SAMPLES = 48               # what a codec smears: an edge that is so much o
 FINE_SAMPLES = 3 * THIN
 
 
-def places_of(mic, ear, last):
-    """[(chirp's number, ear sample where its first sample is)] of those that are found, in order."""
+def places_of(mic, ear, last, stall=0):
+    """[(chirp's number, ear sample where its first sample is)] of those that are found, in order. `stall`: so many samples the ear may
+    stand still between two of them."""
     thin_ear = band_limited(ear)[::THIN]
     thin_mic = band_limited(mic[:(last + 2) * CHIRP])[::THIN]
     step = CHIRP // THIN
@@ -33,7 +34,7 @@ def places_of(mic, ear, last):
         best = int(likeness.argmax())
         if likeness[best] >= SAME:
             candidates.append((k, finely(mic[k * CHIRP:(k + 2) * CHIRP], ear, best * THIN)))
-    return longest_course(candidates)
+    return longest_course(candidates, stall)
 
 
 def finely(pattern, ear, near):
@@ -43,13 +44,14 @@ def finely(pattern, ear, near):
     return first + int(correlations(pattern, window).argmax()) if len(window) > len(pattern) else near
 
 
-def longest_course(candidates):
-    """The most candidates that can follow one another: places go on as the chirps do, or faster where the listener catches up."""
+def longest_course(candidates, stall=0):
+    """The most candidates that can follow one another: places go on as the chirps do, or faster where the listener catches up, or later
+    where it stood still."""
     best, before = [1] * len(candidates), [-1] * len(candidates)
     for j, (k, at) in enumerate(candidates):
         for i, (earlier, was) in enumerate(candidates[:j]):
             due = (k - earlier) * CHIRP
-            if due * (1 - FASTEST) <= at - was <= due * (1 + STRAY) and best[i] + 1 > best[j]:
+            if due * (1 - FASTEST) <= at - was <= due * (1 + STRAY) + stall and best[i] + 1 > best[j]:
                 best[j], before[j] = best[i] + 1, i
     course, j = [], int(np.argmax(best)) if best else -1
     while j >= 0:

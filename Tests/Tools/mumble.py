@@ -26,6 +26,7 @@ JOIN_S = 90                     # of a busy machine
 KEY_CODE = 105                  # right Ctrl, which nothing else uses
 # As Mumble 1.3.4 comes: 40 kbit/s, packets of 20 ms, 50 ms of output delay. And with the lowest that its dialogue offers.
 DEFAULT = {}
+TUNNEL = {"net": {"tcponly": "true"}}        # "Force TCP mode"
 LOWEST = {"net": {"framesperpacket": 1, "jitterbuffer": 1}, "audio": {"outputdelay": 1, "quality": 24000}}
 
 
@@ -79,10 +80,10 @@ class Key:
 
 
 class Mumble:
-    """One server, one display, and clients. A context manager."""
+    """One server, one display, and clients. A context manager. `namespace`: the network namespace of the server, of all addresses there."""
 
-    def __init__(self, folder, environment):
-        self.folder, self.environment = folder / "mumble", environment
+    def __init__(self, folder, environment, namespace=None):
+        self.folder, self.environment, self.namespace = folder / "mumble", environment, namespace
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.server_folder = pathlib.Path(tempfile.mkdtemp(prefix="mumble-server-"))
@@ -105,7 +106,8 @@ class Mumble:
     def stop(self, name):
         ended(self.processes.pop(name))
 
-    def _run(self, name, command, environment=None, **more):
+    def _run(self, name, command, environment=None, namespace=None, **more):
+        command = [*(["ip", "netns", "exec", namespace] if namespace else []), *command]
         with open(self.folder / f"{name}.log", "wb") as log:
             self.processes[name] = subprocess.Popen([str(word) for word in command], env=environment or self.environment,
                                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, **more)
@@ -128,7 +130,7 @@ class Mumble:
         folder = self.server_folder     # not within ours, which the server's user may not enter
         make_certificate(folder, "localhost")
         self.digest = hashlib.sha1(ssl.PEM_cert_to_DER_cert((folder / "certificate.pem").read_text())).hexdigest()
-        settings = {"database": folder / "server.sqlite", "ice": "", "welcometext": '""', "port": self.port, "host": "127.0.0.1",
+        settings = {"database": folder / "server.sqlite", "ice": "", "welcometext": '""', "port": self.port, "host": "" if self.namespace else "127.0.0.1",
                     "bandwidth": 558000, "users": 20, "opusthreshold": 0, "sslCert": folder / "certificate.pem",
                     "sslKey": folder / "key.pem", "autobanAttempts": 0, "bonjour": "false"}
         (folder / "server.ini").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -137,12 +139,13 @@ class Mumble:
             for path in (folder, *folder.iterdir()):
                 shutil.chown(path, "mumble-server")
             command = ["setpriv", "--reuid=mumble-server", "--regid=mumble-server", "--init-groups", *command]
-        self._run("server", command)
+        self._run("server", command, namespace=self.namespace)
         self.log = self.folder / "server.log"
         wait_until(lambda: "listening on" in self.log.read_text(errors="replace"), 20, f"the start of the server ({self.log})")
 
-    def client(self, name, microphone, speaker, settings=DEFAULT, has_key=False, port=None):
-        """Starts a client on these PulseAudio devices; it has joined when this returns. `port`: that of a way to the server."""
+    def client(self, name, microphone, speaker, settings=DEFAULT, has_key=False, port=None, host="127.0.0.1", namespace=None):
+        """Starts a client on these PulseAudio devices; it has joined when this returns. `host`, `port`: those of a way to the server,
+        from a network namespace."""
         home, port = self.folder / name, port or self.port
         for part in ("Documents", ".config/Mumble", ".local/share/Mumble/Mumble", "run"):
             (home / part).mkdir(parents=True, exist_ok=True)
@@ -155,7 +158,7 @@ class Mumble:
         database = sqlite3.connect(database_path)
         database.execute("CREATE TABLE cert (id INTEGER PRIMARY KEY AUTOINCREMENT, hostname TEXT, port INTEGER, digest TEXT)")
         database.execute("CREATE UNIQUE INDEX cert_host_port ON cert (hostname, port)")
-        database.execute("INSERT INTO cert (hostname, port, digest) VALUES (?, ?, ?)", ("127.0.0.1", port, self.digest))
+        database.execute("INSERT INTO cert (hostname, port, digest) VALUES (?, ?, ?)", (host, port, self.digest))
         database.commit()
         database.close()
         sections = {
@@ -180,7 +183,7 @@ class Mumble:
         environment.setdefault("PATH", os.environ["PATH"])
         joined = re.compile(rf"{re.escape(name)}\(-1\)> Authenticated")
         before = len(joined.findall(self.log.read_text(errors="replace")))
-        process = self._run(name, ["mumble", "-m", f"mumble://{name}@127.0.0.1:{port}/?version=1.2.0"], environment)
+        process = self._run(name, ["mumble", "-m", f"mumble://{name}@{host}:{port}/?version=1.2.0"], environment, namespace)
         wait_until(lambda: process.poll() is not None or len(joined.findall(self.log.read_text(errors="replace"))) > before,
                    JOIN_S, f"{name}'s joining ({self.log})")
         if process.poll() is not None:

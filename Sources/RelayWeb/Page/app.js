@@ -4,30 +4,35 @@ import { Channel } from "./channel.js";
 import { Encoder, encoderConfiguration } from "./encoder.js";
 import { HeadsetKey } from "./headset.js";
 import { History } from "./history.js";
+import { EmergencyControl } from "./emergency.js";
+import { LinkTones } from "./link-tones.js";
 import { emergencyPriority } from "./messages.js";
 import { Microphone } from "./microphone.js";
 import { Player } from "./player.js";
-import { burstName, opusSamples } from "./rtp.js";
-import { EmergencyKey, EmergencyRetry, TalkKey } from "./talk-key.js";
+import { opusSamples } from "./rtp.js";
+import { Replays } from "./replays.js";
+import { TalkKey } from "./talk-key.js";
 import { Talker } from "./talker.js";
 import { relayUrl } from "./transport.js";
-import { shown } from "./words.js";
+
+const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended"]);
 
 export class App {
   channels = [];
   history = new History();
   key = new TalkKey();
-  emergencyKey = new EmergencyKey();
-  retry = new EmergencyRetry();
+  emergency = new EmergencyControl(this);
+  messages = new Replays(this);
   alarms = new Alarms();
+  tones = new LinkTones(name => this.player?.tone(name));
   /** Where the talk key talks to: null for all selected channels, or one channel. */
   target = null;
   microphoneProblem = null;
   microphoneLevel = 0;
   isSilent = false;
-  replaying = null;
   #changes = new Set();
   #isDrawing = false;
+  #meterTimer = null;
 
   constructor({ identity, name }) { Object.assign(this, { identity, name }); }
 
@@ -48,12 +53,29 @@ export class App {
     setTimeout(draw, 250);
   }
 
+  /** A meter moved: seen in a moment is soon enough, and spares a telephone's battery. */
+  #metered() {
+    this.#meterTimer ??= setTimeout(() => {
+      this.#meterTimer = null;
+      this.changed();
+    }, 80);
+  }
+
   // Sound.
 
   /** Needs a gesture: browsers play nothing before one. */
-  async startSound() {
-    if (this.context) return this.context.resume();
+  startSound() {
+    this.sound ??= this.#makeSound().catch(error => {
+      this.sound = null;
+      throw error;
+    });
+    return this.sound.then(() => this.context.resume());
+  }
+
+  async #makeSound() {
     this.context = new AudioContext({ sampleRate: 48000, latencyHint: "interactive" });
+    // While the gesture counts.
+    this.context.resume();
     this.player = new Player(this.context, event => this.#played(event));
     this.microphone = new Microphone(this.context);
     this.microphone.onproblem = problem => this.#microphoneProblem(problem);
@@ -61,21 +83,21 @@ export class App {
       microphone: this.microphone, tone: name => this.player.tone(name), tell: event => this.#talked(event),
       makeEncoder: (onframe, onerror) => new Encoder(this.encoding, onframe, onerror),
     });
-    this.encoding = await encoderConfiguration();
-    await this.context.resume();
-    await this.player.start();
     this.context.onstatechange = () => this.changed();
+    this.encoding = await encoderConfiguration();
+    await this.player.start();
   }
 
   async openMicrophone() {
     this.microphoneProblem = null;
     try {
+      await this.startSound();
       if (!this.encoding) throw new Error("encoder");
       await this.microphone.open();
       this.hasMicrophone = true;
     } catch (error) {
       this.hasMicrophone = false;
-      this.microphoneProblem = error.message;
+      this.microphoneProblem = microphoneProblems.has(error.message) ? error.message : "failed";
     }
     this.changed();
   }
@@ -94,8 +116,9 @@ export class App {
     const channel = this.channels.find(each => each.id === event.channel);
     if (event.is === "level") {
       if (channel) channel.level = event.peak;
+      return this.#metered();
     } else {
-      if (this.replaying?.lane === event.burst) this.replaying = null;
+      this.messages.played(event.burst);
       channel?.played(event.burst);
     }
     this.changed();
@@ -109,6 +132,8 @@ export class App {
       const channel = new Channel(invitation, {
         identity: this.identity, name: this.name, url: relayUrl(location), tell: (channel, event) => this.#told(channel, event),
       });
+      // A press of the space bar is not to reach channels that nobody has chosen.
+      channel.isSelected = this.channels.length === 0;
       this.channels.push(channel);
       channel.session.start();
     }
@@ -121,6 +146,7 @@ export class App {
     this.player?.dropChannel(channel.id);
     this.history.clear(channel.id);
     this.alarms.idle(channel.id);
+    this.tones.left(channel);
     this.channels = this.channels.filter(other => other !== channel);
     if (this.target === channel) this.target = null;
     this.changed();
@@ -145,21 +171,22 @@ export class App {
     const now = performance.now();
     switch (event.is) {
       case "link":
-        if (event.state === "ready") this.#isBack(channel);
-        else if (channel.wasReady && event.state === "waiting") this.#isLost(channel);
+        this.tones.state(channel, event.state);
+        if (event.state === "ready" && channel.session.keptBursts > 0) this.messages.refresh(channel);
         break;
       case "uplink":
         this.talker?.uplink(channel.session, event);
+        if (event.what === "ended" && event.sent > 0) this.messages.refreshSoon(channel);
         break;
       case "taken":
         if (event.talker.isEmergency) this.alarms.began(channel.id, event.talker, now);
         break;
       case "idle":
         this.alarms.idle(channel.id, event.ssrc);
-        this.retry.floorIdle(now);
+        this.emergency.floorIdle(now);
         break;
       case "began":
-        this.#stopReplay();
+        this.messages.stop();
         this.history.began(channel.id, event.talker, Date.now());
         this.player?.open(channel.id, event.talker.burst, { isAlone: !channel.isFullDuplex });
         break;
@@ -173,22 +200,6 @@ export class App {
         else channel.played(event.talker.burst);
     }
     this.changed();
-  }
-
-  #isBack(channel) {
-    if (channel.lostTold) this.player?.tone("linkBack");
-    clearTimeout(channel.lostTimer);
-    Object.assign(channel, { wasReady: true, lostTimer: null, lostTold: false });
-    if (channel.session.keptBursts > 0) this.refreshMessages(channel);
-  }
-
-  /** A short loss is not told. */
-  #isLost(channel) {
-    channel.lostTimer ??= setTimeout(() => {
-      channel.lostTold = true;
-      this.player?.tone("linkLost");
-      this.changed();
-    }, 2000);
   }
 
   // Talking.
@@ -206,16 +217,17 @@ export class App {
 
   #act(what, target = null) {
     if (what === "press") this.#press(target);
-    if (what === "release" && this.emergencyKey.state !== "active") this.release();
+    if (what === "release" && !this.emergency.isActive) this.release();
   }
 
   #press(target) {
     this.target = target;
-    if (this.emergencyKey.state === "active") return;
-    this.#begin(this.targets, 0);
+    if (!this.emergency.isActive) this.begin(0);
   }
 
-  #begin(channels, priority) {
+  /** A burst on the channels of the target. */
+  begin(priority) {
+    const channels = this.targets;
     const listeners = (this.target ? [this.target] : this.channels).filter(channel => channel.floor.listenOnly);
     if (channels.length === 0) for (const channel of listeners) channel.notify("deny-listen");
     if (channels.length === 0 || !this.canTalk) {
@@ -224,13 +236,22 @@ export class App {
       return this.changed();
     }
     this.context.resume();
-    this.#stopReplay();
+    this.messages.stop();
     this.isSilent = false;
-    for (const channel of channels) channel.began(priority);
+    for (const channel of channels) {
+      channel.began(priority);
+      // What is still played of a burst that is over makes room; it can be heard again.
+      if (!channel.isFullDuplex && channel.talkers.length === 0) this.#quiet(channel);
+    }
     const waits = priority !== emergencyPriority && channels.some(channel => !channel.isFullDuplex && channel.talkers.length > 0);
     this.talker.press(channels.map(channel => channel.session), { priority, waits });
     this.headset?.talking(true);
     this.changed();
+  }
+
+  #quiet(channel) {
+    this.player.dropChannel(channel.id);
+    channel.heard.clear();
   }
 
   release() {
@@ -241,20 +262,21 @@ export class App {
 
   #letGo() {
     this.key.clear();
-    this.emergencyKey.up();
-    this.retry.clear();
+    this.emergency.clear();
   }
 
   /** The page lost the focus or is hidden: no release of a key or finger would come any more. */
   lostFocus() {
-    if (this.emergencyKey.up() === "end") this.#endEmergency();
+    this.emergency.up();
     if (this.key.lostFocus() === "release") this.release();
     this.changed();
   }
 
   #talked(event) {
     switch (event.is) {
-      case "level": this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9); break;
+      case "level":
+        this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9);
+        return this.#metered();
       case "silent": this.isSilent = true; break;
       case "over": this.#isOver(event);
     }
@@ -265,49 +287,7 @@ export class App {
     this.key.burstEnded();
     this.headset?.talking(false);
     this.microphoneLevel = 0;
-    if (this.emergencyKey.state !== "active" || event.priority !== emergencyPriority) return;
-    // Another emergency goes on, or the link is away: it is asked for again while the button is held.
-    const mayHelp = event.reason === "denied" && event.cause === 1 || event.reason === "link" || event.reason === "unanswered";
-    if (event.wasHeld && mayHelp && this.retry.denied(performance.now())) this.#retryLater();
-  }
-
-  // Emergency.
-
-  emergencyDown(target = null) {
-    if (this.emergencyKey.down(performance.now()) !== "holding") return;
-    this.emergencyTarget = target;
-    const look = () => {
-      if (this.emergencyKey.state !== "holding") return;
-      if (this.emergencyKey.due(performance.now()) === "begin") this.#emergency();
-      else setTimeout(look, 30);
-      this.changed();
-    };
-    look();
-  }
-
-  emergencyUp() {
-    if (this.emergencyKey.up() === "end") this.#endEmergency();
-    this.changed();
-  }
-
-  #emergency() {
-    this.target = this.emergencyTarget;
-    if (this.talker?.isBusy) this.talker.stop("emergency");
-    this.#begin(this.targets, emergencyPriority);
-  }
-
-  #endEmergency() {
-    this.retry.clear();
-    this.release();
-  }
-
-  #retryLater() {
-    clearTimeout(this.retryTimer);
-    this.retryTimer = setTimeout(() => {
-      if (this.emergencyKey.state !== "active") return;
-      if (this.retry.due(performance.now())) this.#begin(this.targets, emergencyPriority);
-      else if (this.retry.isWaiting) this.#retryLater();
-    }, 50);
+    this.emergency.isOver(event);
   }
 
   // Buttons beside the page.
@@ -322,56 +302,7 @@ export class App {
   }
 
   control({ control, isDown }) {
-    if (control === "emergency") return isDown ? this.emergencyDown() : this.emergencyUp();
+    if (control === "emergency") return isDown ? this.emergency.down() : this.emergency.up();
     return isDown ? this.down("bluetooth") : this.up("bluetooth");
   }
-
-  // Messages.
-
-  async refreshMessages(channel) {
-    try {
-      const { bursts } = await channel.session.list();
-      const named = bursts.map(burst => ({ ...burst, burst: burstName(burst.ssrc, burst.keyId) }));
-      this.history.kept(channel.id, named, null, Date.now());
-    } catch {
-      // The relay keeps nothing, or not now: what was heard here is shown.
-    }
-    this.changed();
-  }
-
-  async replay(entry) {
-    const wasThis = this.replaying?.entry === entry;
-    this.#stopReplay();
-    const channel = this.channels.find(each => each.id === entry.channel);
-    if (wasThis || !channel || !this.player) return this.changed();
-    const replaying = this.replaying = { entry, lane: `again ${entry.burst}`, problem: null };
-    this.changed();
-    let { frames } = entry;
-    if (frames.length === 0) {
-      try {
-        frames = await channel.session.fetch(entry.ssrc, entry.keyId);
-      } catch {
-        frames = [];
-      }
-    }
-    if (this.replaying !== replaying) return;
-    if (frames.length === 0) {
-      this.replaying = null;
-      entry.problem = "message-gone";
-      return this.changed();
-    }
-    this.player.open(channel.id, replaying.lane, { isAlone: false, isReplay: true });
-    for (const frame of frames) this.player.frame(channel.id, replaying.lane, frame);
-    this.player.finish(channel.id, replaying.lane);
-    this.changed();
-  }
-
-  /** A replayed message disturbs nobody who talks. */
-  #stopReplay() {
-    if (!this.replaying) return;
-    this.player?.drop(this.replaying.entry.channel, this.replaying.lane);
-    this.replaying = null;
-  }
-
-  nameOf(talker) { return shown(talker.name); }
 }

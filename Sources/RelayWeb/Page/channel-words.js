@@ -1,6 +1,11 @@
 // What is said about a channel in words: the same for eyes and for screen readers. Pure.
 import { clockTime, shown } from "./words.js";
 
+/** The connection in a word; what is wrong with it is said where it is said who talks. */
+export function linkWord(words, { state }) {
+  return words.say(state === "ready" ? "link-ready" : state === "connecting" || state === "joining" ? "link-connecting" : "link-stopped");
+}
+
 export function linkText(words, { state, problem }) {
   return problem && state !== "ready" ? words.say(`problem-${problem}`) : words.say(`link-${state}`);
 }
@@ -10,13 +15,16 @@ export function channelText(words, app, channel, state, now) {
   const { own, voices, notice } = channel;
   const nameOf = talker => shown(talker.name, words.say("talker-strange"));
   const canTalk = app.canTalk;
+  const noticed = () => notice && notice.until > now
+    ? words.say(notice.key, { ...notice.values, name: shown(notice.values.name ?? "", words.say("talker-strange")) }) : "";
   const label = !canTalk ? words.say("no-microphone") : words.say("talk");
   switch (state) {
     case "talking": {
       const time = clockTime(now - own.since);
       const left = own.limit > 0 ? ` / ${clockTime(own.limit)}` : "";
       const warning = app.isSilent ? words.say("talking-silent") : channel.loss >= 5 ? words.say("talking-loss", { percent: channel.loss }) : "";
-      return { icon: "mic", main: words.say(own.isEmergency ? "talking-emergency" : "talking"), sub: warning, time: `${time}${left}`, label: words.say("talk-release") };
+      const main = words.say(own.isEmergency ? "talking-emergency" : "talking");
+      return { icon: "mic", main, sub: warning, time: `${time}${left}`, label: words.say("talk-release") };
     }
     case "queued":
       return {
@@ -24,21 +32,30 @@ export function channelText(words, app, channel, state, now) {
         sub: voices.length > 0 ? words.say("hearing", { name: nameOf(voices[0]) }) : "", label: words.say("talk-wait"),
       };
     case "asking":
-      return { icon: "clock", main: words.say("asking"), sub: channel.link.state === "ready" ? "" : linkText(words, channel.link), label: words.say("talk-wait") };
+      return {
+        icon: "clock", main: words.say("asking"), sub: channel.link.state === "ready" ? "" : linkText(words, channel.link),
+        label: words.say("talk-wait"),
+      };
     case "offline":
-      return { icon: "offline", main: channel.link.state === "waiting" || channel.link.state === "halted" ? words.say("offline") : words.say("link-connecting"), sub: linkText(words, channel.link), label: words.say("offline") };
+      return {
+        icon: "offline", main: words.say(["waiting", "halted"].includes(channel.link.state) ? "offline" : "link-connecting"),
+        sub: linkText(words, channel.link), label: words.say("offline"),
+      };
     case "refused":
-      return { icon: "cross", main: words.say("refused"), sub: words.say(notice.key, { ...notice.values, name: shown(notice.values.name ?? "", words.say("talker-strange")) }), label };
+      return { icon: "cross", main: words.say("refused"), sub: noticed(), label };
     case "hearing": {
       const [first] = voices;
       const emergency = channel.emergency;
       const main = emergency ? words.say("hearing-emergency", { name: nameOf(emergency) })
         : voices.length === 1 ? words.say("hearing", { name: nameOf(first) })
           : words.say("hearing-many", { names: voices.map(nameOf).join(", ") });
-      return { icon: "speaker", main, sub: "", label };
+      return { icon: "speaker", main, sub: noticed() && `${words.say("refused")}: ${noticed()}`, label };
     }
     case "listening": return { icon: "ear", main: words.say("idle"), sub: words.say("listening"), label: words.say("listening") };
-    default: return { icon: "mic", main: words.say("idle"), sub: "", label };
+    default: {
+      const problem = app.microphoneProblem;
+      return { icon: "mic", main: words.say("idle"), sub: noticed() || (problem ? words.say(`mic-${problem}`) : ""), label };
+    }
   }
 }
 

@@ -46,7 +46,8 @@ export class Channel {
     if (this.own?.phase === "queued") return "queued";
     if (this.link.state !== "ready") return this.own ? "asking" : "offline";
     if (this.own) return "asking";
-    if (this.notice && this.notice.until > now) return "refused";
+    // An emergency is not hidden by a word about this end.
+    if (this.notice && this.notice.until > now && !this.emergency) return "refused";
     if (this.voices.length > 0) return "hearing";
     return this.floor.listenOnly ? "listening" : "idle";
   }
@@ -64,7 +65,10 @@ export class Channel {
         this.link = event;
         break;
       case "uplink": this.#uplink(event); break;
-      case "began": this.heard.set(event.talker.burst, event.talker); break;
+      case "began":
+        this.heard.set(event.talker.burst, event.talker);
+        this.level = 0;
+        break;
       case "loss": this.loss = event.percent; break;
       case "lost-hearing": this.notify("end-unheard");
     }

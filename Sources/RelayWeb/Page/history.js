@@ -13,7 +13,10 @@ export class History {
 
   began(channel, talker, at) {
     this.expire(at);
-    if (this.find(channel, talker.burst)) return;
+    const known = this.find(channel, talker.burst);
+    // The relay's list may have it already: what is heard now counts.
+    if (known && known.frames.length === 0) Object.assign(known, { milliseconds: 0, isLive: true });
+    if (known) return;
     this.#add({
       channel, burst: talker.burst, ssrc: talker.ssrc, keyId: talker.keyId, name: talker.name, isEmergency: talker.isEmergency, at,
       milliseconds: 0, frames: [], isLive: true, isKept: false,
@@ -35,7 +38,7 @@ export class History {
   }
 
   /** What the relay keeps, beside what was heard here. */
-  kept(channel, bursts, names, now) {
+  kept(channel, bursts, now) {
     for (const burst of bursts) {
       const known = this.find(channel, burst.burst);
       if (known) {

@@ -107,7 +107,11 @@ function showMain() {
       invitations = invitations.filter(each => each.channel !== channel.id);
       setAddress();
       keep();
-      if (app.channels.length === 0) showStart();
+      if (app.channels.length > 0) return;
+      app.microphone?.close();
+      app.hasMicrophone = false;
+      wakeLock?.release();
+      showStart();
     },
   }));
 }
@@ -135,7 +139,11 @@ function watchPage() {
   window.addEventListener("pagehide", () => app.close());
   window.addEventListener("pageshow", event => event.persisted && app.reopen());
   window.addEventListener("online", () => app.channels.forEach(channel => channel.session.hurry()));
-  window.addEventListener("offline", () => app.channels.forEach(channel => channel.session.probe()));
+  window.addEventListener("offline", () => {
+    // Nobody hears what is said now.
+    app.talker?.stop("link");
+    for (const channel of app.channels) channel.session.probe();
+  });
   window.addEventListener("hashchange", () => location.reload());
   window.addEventListener("pointerdown", () => app.context?.state === "suspended" && app.context.resume());
   holdSpaceBar({

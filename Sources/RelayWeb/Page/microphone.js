@@ -3,6 +3,8 @@
 // It stays open between presses, because opening takes up to a second in which the first words would be lost. Its track is
 // disabled then: the browser delivers silence, and nothing of it is looked at.
 
+const problems = { NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" };
+
 export class Microphone {
   #isWanted = false;
   onblock = () => {};
@@ -21,7 +23,7 @@ export class Microphone {
         audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
       });
     } catch (error) {
-      throw new Error({ NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" }[error.name] ?? "failed");
+      throw new Error(problems[error.name] ?? "failed");
     }
     this.close();
     const [track] = stream.getAudioTracks();
@@ -32,12 +34,22 @@ export class Microphone {
     track.addEventListener("ended", ifCurrent("ended"));
     track.addEventListener("mute", ifCurrent("muted"));
     track.addEventListener("unmute", ifCurrent(null));
+    try {
+      await this.#listen(stream);
+    } catch {
+      // The browser cannot bring the microphone to 48 kHz, for one.
+      this.close();
+      throw new Error("failed");
+    }
+    if (track.muted) this.onproblem("muted");
+  }
+
+  async #listen(stream) {
     await this.context.audioWorklet.addModule("/page/capture-worklet.js");
     this.source = this.context.createMediaStreamSource(stream);
     this.node = new AudioWorkletNode(this.context, "pttd-capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
     this.node.port.onmessage = ({ data }) => this.#isWanted && this.onblock(data);
     this.source.connect(this.node);
-    if (track.muted) this.onproblem("muted");
   }
 
   /** Whether samples are wanted: while somebody presses, and on the screen that tries the microphone. */

@@ -5,7 +5,7 @@ import { opusSamples } from "./rtp.js";
 import { notes, toneSamples } from "./tones.js";
 
 const aheadMax = samplesOf(1500);
-const waitingMax = 6000;
+const waitingMax = 12000;
 const decodingMax = 16;
 
 /** One burst that is heard: packets in, sound out. */

@@ -1,29 +1,22 @@
 // One channel: carries events between the connection and the rules, and tells the page what happens.
 import { Floor } from "./floor.js";
 import { HearingWatch } from "./hearing.js";
-import { freshKeyId, Keyring } from "./keyring.js";
+import { Keyring } from "./keyring.js";
 import { closeCodes, LinkRules } from "./link-rules.js";
 import { decodeServer, encodeClient, ProtocolError } from "./messages.js";
-import { Queries } from "./queries.js";
+import { Questions } from "./questions.js";
 import { Listener } from "./listener.js";
-import { rtpHeader } from "./rtp.js";
-import { sealFrame, sframeKey } from "./sframe.js";
+import { Sender } from "./sender.js";
 import { pingBytes, Transport } from "./transport.js";
 import { Uplink } from "./uplink.js";
-
-const keysMax = 32;
-// About 400 ms of speech with its overhead.
-const roomBytes = 6 * 1024;
 
 export class Session {
   #jobs = Promise.resolve();
   #timer = null;
   #transport = null;
-  #sealKeys = new Map();
   #pings = new Map();
   #pingNumber = 0;
   #acknowledged = 0;
-  #waiters = new Map();
 
   /**
    * @param options { invitation, identity, name, url, tell } and, in tests, { Socket, clock }. Told: { is: "link", state, problem,
@@ -38,10 +31,14 @@ export class Session {
     this.hearing = new HearingWatch();
     this.uplink = new Uplink(sequence & 0xffff, timestamp);
     this.keyring = new Keyring(this.invitation.key);
-    this.queries = new Queries();
+    this.questions = new Questions({ clock: this.clock, send: (kind, fields) => this.#send(kind, fields) });
     this.listener = new Listener({
-      keyring: this.keyring, queries: this.queries, clock: this.clock, tell: event => this.tell(event),
+      keyring: this.keyring, queries: this.questions.queries, clock: this.clock, tell: event => this.tell(event),
       send: (kind, fields) => this.#send(kind, fields),
+    });
+    this.sender = new Sender({
+      keyring: this.keyring, hearing: this.hearing, uplink: this.uplink, clock: this.clock, tell: event => this.tell(event),
+      send: (kind, fields) => this.#send(kind, fields), probe: () => this.probe(), transport: () => this.#transport,
     });
   }
 
@@ -72,35 +69,19 @@ export class Session {
   probe() { this.#link(this.link.probe(this.clock())); }
 
   /** The bursts that the relay keeps; rejects with a problem. */
-  list() { return this.#query(token => this.queries.list(token, this.clock())); }
+  list() { return this.#asked(() => this.questions.list()); }
 
   /** The frames of a burst that the relay keeps. */
   async fetch(ssrc, keyId) {
-    const { packets } = await this.#query(token => this.queries.fetch(token, ssrc, keyId, this.clock()));
+    const { packets } = await this.#asked(() => this.questions.fetch(ssrc, keyId));
     return this.listener.openKept(packets, ssrc, keyId);
   }
 
-  #query(start) {
-    return new Promise((resolve, reject) => {
-      if (!this.isReady || !this.lateEntry) return reject(new Error("off"));
-      const token = {};
-      this.#waiters.set(token, { resolve, reject });
-      this.#queried(start(token));
-      this.#schedule();
-    });
-  }
-
-  #queried(actions) {
-    for (const action of actions) {
-      if (action.do === "list") this.#send("burstListRequest", action);
-      else if (action.do === "burst") this.#send("burstRequest", action);
-      else {
-        const waiter = this.#waiters.get(action.token);
-        this.#waiters.delete(action.token);
-        if (action.problem) waiter?.reject(new Error(action.problem));
-        else waiter?.resolve(action);
-      }
-    }
+  #asked(ask) {
+    if (!this.isReady || !this.lateEntry) return Promise.reject(new Error("off"));
+    const answer = ask();
+    this.#schedule();
+    return answer;
   }
 
   // Time.
@@ -109,7 +90,7 @@ export class Session {
     clearTimeout(this.#timer);
     const due = Math.min(
       this.link.nextDeadline, this.hearing.nextDeadline, this.uplink.nextDeadline, this.listener.nextDeadline,
-      this.queries.nextDeadline);
+      this.questions.nextDeadline);
     this.#timer = due === Infinity ? null : setTimeout(() => this.#due(), Math.max(1, due - this.clock()));
   }
 
@@ -117,9 +98,9 @@ export class Session {
     const now = this.clock();
     this.#link(this.link.due(now));
     if (this.hearing.isGone(now)) this.#goneDeaf(now);
-    this.uplink.hasRoom ||= this.#hasRoom;
+    this.uplink.hasRoom ||= this.sender.hasRoom;
     this.#up(this.uplink.due(now));
-    this.#queried(this.queries.due(now));
+    this.questions.due();
     this.#run(() => this.listener.due());
   }
 
@@ -185,9 +166,9 @@ export class Session {
     const now = this.clock();
     this.floor.clear();
     this.hearing.concluded();
-    this.#sealKeys.clear();
+    this.sender.linkLost();
     this.#up(this.uplink.linkLost(now));
-    this.#queried(this.queries.clear());
+    this.questions.linkLost();
     this.#run(() => this.listener.linkLost());
     this.tell({ is: "floor" });
   }
@@ -208,11 +189,11 @@ export class Session {
       case "wrong-relay": return this.#gone(this.link.wrongRelay(now));
       case "control": return this.#message(decodeServer(event.bytes), now);
       case "media": return this.listener.packet(event.bytes, now, false);
-      case "answer": return this.listener.part(event.bytes).then(answer => answer && this.#queried(this.queries.answered(answer, now)));
+      case "answer": return this.listener.part(event.bytes).then(answer => answer && this.questions.answered(answer));
       case "acknowledged":
         if (event.count > this.#acknowledged) this.hearing.answered();
         this.#acknowledged = event.count;
-        return this.#up(this.uplink.room(this.#hasRoom, now));
+        return this.#up(this.uplink.room(this.sender.hasRoom, now));
       case "pong": {
         const number = event.bytes.length === 8 ? event.bytes.reduce((all, byte) => all * 256 + byte, 0) : 0;
         const sentAt = this.#pings.get(number);
@@ -254,13 +235,13 @@ export class Session {
       case "floorRevoke": return this.#up(this.uplink.revoked(message, now));
       case "mediaKey": return this.#mediaKey(message, now);
       case "listenerLoss": return this.tell({ is: "loss", percent: message.percent });
-      case "burstList": return this.#queried(this.queries.listed(message));
+      case "burstList": return this.questions.listed(message);
       case "burstRefused":
-        this.#queried(this.queries.refused(message, now));
+        this.questions.refused(message);
         return this.listener.refused(message);
       case "floorTaken": return this.#taken(message);
       case "floorIdle":
-        if (message.ssrc === this.ssrc) this.hearing.concluded();
+        if (message.ssrc === this.sender.ssrc) this.hearing.concluded();
         this.floor.idle(message);
         this.tell({ is: "floor" });
         this.tell({ is: "idle", ssrc: message.ssrc });
@@ -274,7 +255,7 @@ export class Session {
       throw new ProtocolError("the relay has a media key that is not the link's, or none");
     }
     if (welcome.mediaKey) this.keyring.add(welcome.mediaKey, now);
-    this.ssrc = welcome.ssrc;
+    this.sender.ssrc = welcome.ssrc;
     this.lateEntry = welcome.lateEntry;
     this.keptBursts = welcome.lateEntry ? welcome.keptBursts : 0;
     this.floor.welcomed(welcome);
@@ -305,40 +286,8 @@ export class Session {
 
   // Talking.
 
-  get #hasRoom() { return (this.#transport?.buffered ?? 0) < roomBytes; }
-
   #up(actions) {
-    const now = this.clock();
-    for (const action of actions) {
-      switch (action.do) {
-        case "request": {
-          const { epoch, baseKey } = this.keyring.current;
-          const keyId = freshKeyId(epoch);
-          this.#sealKeys.set(action.requestId, { key: sframeKey(baseKey, keyId), counter: 0 });
-          if (this.#sealKeys.size > keysMax) this.#sealKeys.delete(this.#sealKeys.keys().next().value);
-          this.#send("floorRequest", { ...action, keyId });
-          break;
-        }
-        case "media": this.#sendFrame(action, now); break;
-        case "release":
-          if (action.lastSequence !== undefined) this.hearing.released(now);
-          this.#sealKeys.delete(action.requestId);
-          this.#send("floorRelease", action);
-          break;
-        case "probe": this.#link(this.link.probe(now)); break;
-        case "tell": this.tell({ is: "uplink", ...action, do: undefined });
-      }
-    }
+    this.sender.perform(actions);
     this.#schedule();
-  }
-
-  #sendFrame({ requestId, sequence, timestamp, marker, payload }, now) {
-    const sealing = this.#sealKeys.get(requestId);
-    if (!sealing || !this.#transport) return;
-    const header = rtpHeader({ sequence, timestamp, marker, ssrc: this.ssrc });
-    const counter = sealing.counter++;
-    this.#transport.sendMedia(sealing.key.then(key => sealFrame(key, counter, header, payload)), payload.length + 48);
-    this.hearing.sent(now);
-    this.uplink.hasRoom = this.#hasRoom;
   }
 }

@@ -1,9 +1,11 @@
 // One press to its end: microphone, encoder and the channels that are talked to. The parts are passed in, so a test has its own.
+import { SilenceWatch } from "./silence.js";
 
 const tailBlocks = 20;
 const tailTimeout = 400;
 const openTimeout = 1500;
-const silentWarning = 100, silentEnd = 300;
+/** They need no word: it was heard, or what follows says more. */
+const quietEnds = new Set(["completed", "emergency", "hidden"]);
 
 /**
  * Tells { is: "talking", burst, since } when the microphone delivers, { is: "over", burst, reason } once, { is: "silent" } and
@@ -14,6 +16,7 @@ export class Talker {
   #current = null;
   #next = null;
   #isFinishing = false;
+  #silence = new SilenceWatch();
 
   /** @param parts { microphone, makeEncoder(onframe, onerror), tone(name), tell(event), clock() } */
   constructor(parts) {
@@ -39,9 +42,10 @@ export class Talker {
     const id = `burst ${++this.#count}`;
     const current = {
       id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false,
-      hasGoneAhead: false, isGranted: false, silent: 0, reasons: [], sent: 0,
+      hasGoneAhead: false, isGranted: false, delivers: false, reasons: [], sent: 0,
     };
     this.#current = current;
+    this.#silence.begin();
     this.microphone.want(true);
     try {
       current.encoder = this.makeEncoder(frame => {
@@ -50,7 +54,9 @@ export class Talker {
     } catch {
       return this.#over("encoder");
     }
-    current.timer = setTimeout(() => current.blocks === 0 && !current.isReleased && !this.#isQueued(current) && this.stop("microphone"), openTimeout);
+    current.timer = setTimeout(() => {
+      if (current.blocks === 0 && !current.isReleased && !this.#isQueued(current)) this.stop("microphone");
+    }, openTimeout);
     for (const session of sessions) session.begin(id, { priority, mayQueue: session.floor.hasQueue });
   }
 
@@ -63,13 +69,14 @@ export class Talker {
     if (!current || this.#isFinishing) return;
     current.blocks++;
     current.encoder.encode(block);
+    const heard = this.#silence.take(peak === 0);
+    if (heard === "begun") current.delivers = true;
     this.#goAhead();
-    current.silent = peak === 0 ? current.silent + 1 : 0;
-    if (current.silent === silentWarning) {
+    if (heard === "warning") {
       this.tone("warning");
       this.tell({ is: "silent" });
     }
-    if (current.silent >= silentEnd) return this.stop("microphone");
+    if (heard === "end") return this.stop("microphone");
     if (--current.tail <= 0) this.#finish();
   }
 
@@ -78,7 +85,7 @@ export class Talker {
   /** Never before the microphone delivers. */
   #goAhead() {
     const current = this.#current;
-    if (current.hasGoneAhead || current.isReleased || current.blocks === 0 || current.waits && !current.isGranted) return;
+    if (current.hasGoneAhead || current.isReleased || !current.delivers || current.waits && !current.isGranted) return;
     current.hasGoneAhead = true;
     this.tone("goAhead");
     this.tell({ is: "talking", burst: current.id });
@@ -121,8 +128,8 @@ export class Talker {
         current.waits = true;
         // Nothing is recorded for a floor that another has.
         if (this.#isQueued(current)) {
-          current.blocks = 0;
-          current.hasGoneAhead = false;
+          Object.assign(current, { blocks: 0, delivers: false, hasGoneAhead: false });
+          this.#silence.begin();
           this.microphone.want(false);
         }
         break;
@@ -165,10 +172,12 @@ export class Talker {
     this.#next = null;
     if (!next) this.microphone.want(false);
     if (reason === "microphone" || reason === "encoder") this.tone("fault");
-    else if (reason !== "completed" && reason !== "released") this.tone(reason === "unheard" ? "linkLost" : "deny");
-    else if (current.hasGoneAhead && !next) this.tone("end");
-    const detail = current.reasons.at(-1) ?? {};
-    this.tell({ is: "over", burst: current.id, reason, cause: detail.cause, phrase: detail.phrase, sent: current.sent, priority: current.priority, wasHeld: !current.isReleased });
+    else if (!quietEnds.has(reason)) this.tone(reason === "unheard" ? "linkLost" : "deny");
+    else if (reason === "completed" && current.hasGoneAhead && !next) this.tone("end");
+    this.tell({
+      is: "over", burst: current.id, reason, cause: current.reasons.at(-1)?.cause, sent: current.sent, priority: current.priority,
+      wasHeld: !current.isReleased,
+    });
     if (next) this.#begin(next.sessions, next.options);
   }
 }

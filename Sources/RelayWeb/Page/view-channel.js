@@ -1,5 +1,5 @@
 // One channel: who talks, the talk button, emergency, loudness, members. Large on a telephone, a card on a console.
-import { channelText, linkText, membersText } from "./channel-words.js";
+import { channelText, linkWord, membersText } from "./channel-words.js";
 import { makeHold } from "./hold.js";
 import { h, icon, newId, setAttribute, setData, setHidden, setIcon, setLevel, setText } from "./parts.js";
 import { shown } from "./words.js";
@@ -33,16 +33,14 @@ export function channelView({ words, app, channel, isCard }) {
 
   const emergency = h("button", { type: "button", class: "emergency" }, h("span", { class: "fill", "aria-hidden": "true" }),
     icon("warning"), h("span", { class: "emergency-words" }, h("span", { class: "emergency-label", text: words.say("emergency") }), h("small")));
-  makeHold(emergency, { down: () => app.emergencyDown(target), up: () => app.emergencyUp() }, "emergency");
+  makeHold(emergency, { down: () => app.emergency.down(target), up: () => app.emergency.up() }, "emergency");
 
   const mute = h("button", { type: "button", class: "round", onclick: () => app.setVolume(channel, channel.volume, !channel.isMuted) });
   const volume = h("input", {
-    type: "range", min: 0, max: 150, step: 5, "aria-label": words.say("volume"), oninput: event => app.setVolume(channel, event.target.value / 100, false),
+    type: "range", min: 0, max: 150, step: 5, "aria-label": words.say("volume"),
+    oninput: event => app.setVolume(channel, event.target.value / 100, false),
   });
-  const microphone = h("button", { type: "button", class: "turn-on", text: words.say("mic-now"), onclick: async () => {
-    await app.startSound();
-    await app.openMicrophone();
-  } });
+  const microphone = h("button", { type: "button", class: "turn-on", text: words.say("mic-now"), onclick: () => app.openMicrophone() });
 
   const count = h("span");
   const list = h("ul", { class: "plain members-list" });
@@ -73,13 +71,14 @@ export function channelView({ words, app, channel, isCard }) {
     setData(element, "emergency", Boolean(channel.own?.isEmergency || channel.emergency));
     setText(title, shown(channel.name));
     setData(link, "state", channel.link.state);
-    setText(link.lastChild, channel.link.state === "ready" ? words.say("link-ready") : linkText(words, channel.link));
+    setText(link.lastChild, linkWord(words, channel.link));
     setText(main, text.main);
     setText(sub, text.sub);
     setIcon(symbol, text.icon);
     setText(label, text.label);
     setText(time, text.time ?? "");
-    setAttribute(talk, "aria-label", isCard && state !== "talking" && app.canTalk ? words.say("talk-channel", { name: shown(channel.name) }) : text.label);
+    const isNamed = isCard && state !== "talking" && app.canTalk;
+    setAttribute(talk, "aria-label", isNamed ? words.say("talk-channel", { name: shown(channel.name) }) : text.label);
     setAttribute(talk, "aria-pressed", channel.own !== null);
     setAttribute(talk, "aria-disabled", channel.floor.listenOnly || !app.canTalk);
     setHidden(hint, state !== "idle" && state !== "hearing" || !app.canTalk);
@@ -96,12 +95,12 @@ export function channelView({ words, app, channel, isCard }) {
   }
 
   function drawEmergency(now) {
-    const key = app.emergencyKey;
-    const isHere = (app.emergencyTarget ?? null) === target && key.state !== "idle";
+    const { key, retry } = app.emergency;
+    const isHere = app.emergency.target === target && key.state !== "idle";
     emergency.style.setProperty("--progress", isHere ? key.progress(now).toFixed(2) : 0);
     setData(emergency, "state", isHere ? key.state : "idle");
-    const small = !isHere ? "emergency-hold" : app.retry.isWaiting ? "emergency-retry" : "emergency-keep";
-    setText(emergency.querySelector("small"), words.say(key.state === "active" && isHere && channel.own ? "talk-release" : small));
+    const small = !isHere ? "emergency-hold" : retry.isWaiting ? "emergency-retry" : "emergency-keep";
+    setText(emergency.querySelector("small"), words.say(isHere && app.emergency.isActive && channel.own ? "talk-release" : small));
   }
 
   draw();

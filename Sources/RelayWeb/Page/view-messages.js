@@ -12,7 +12,7 @@ export function messagesView({ words, app, language }) {
   const hour = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
 
   function make(entry) {
-    const play = h("button", { type: "button", class: "round", onclick: () => app.replay(entry) });
+    const play = h("button", { type: "button", class: "round", onclick: () => app.messages.toggle(entry) });
     const name = h("span", { class: "message-name" });
     const facts = h("span", { class: "faint" });
     const length = h("span", { class: "message-length" });
@@ -22,13 +22,14 @@ export function messagesView({ words, app, language }) {
     return {
       element: h("li", {}, play, h("span", { class: "message-words" }, name, facts), length),
       draw() {
-        const isPlaying = app.replaying?.entry === entry;
+        const isPlaying = app.messages.playing?.entry === entry;
         setIcon(play, isPlaying ? "stop" : "play");
         setData(play.parentNode, "playing", isPlaying);
         setData(play.parentNode, "emergency", entry.isEmergency);
         play.setAttribute("aria-label", isPlaying ? words.say("message-stop") : words.say("message-play", { name: name.textContent, time }));
         play.disabled = entry.isLive || Boolean(entry.problem);
-        setText(facts, [time, channel, entry.isEmergency ? words.say("message-emergency") : "", entry.problem ? words.say(entry.problem) : ""].filter(Boolean).join(" · "));
+        const keys = [entry.isEmergency ? "message-emergency" : null, entry.problem].filter(Boolean);
+        setText(facts, [time, channel, ...keys.map(key => words.say(key))].filter(Boolean).join(" · "));
         setText(length, entry.isLive ? words.say("message-live") : clockTime(entry.milliseconds));
       },
     };

@@ -31,7 +31,7 @@ export function startView({ words, problem, kept, oninvitations, onforget }) {
   h("p", { text: words.say("start-text") }),
   h("label", { for: "link", text: words.say("start-label") }), field, error,
   h("button", { class: "primary", text: words.say("start-go") }));
-  const view = h("main", { class: "sheet" }, h("h1", { text: words.say("start-title") }), form);
+  const view = h("main", { class: "sheet" }, h("h1", { tabindex: -1, text: words.say("start-title") }), form);
   if (kept.length > 0) {
     const names = h("ul", { class: "plain" }, ...kept.map(each => h("li", { text: shown(each.name) })));
     view.append(h("section", { class: "block" }, h("h2", { text: words.say("start-kept") }), names, h("div", { class: "row" },
@@ -62,9 +62,8 @@ export function readyView({ words, app, invitations, name, isKept, onjoin }) {
   async function tryMicrophone() {
     isOpening = true;
     draw();
-    await app.startSound();
     await app.openMicrophone();
-    app.microphone.want(true);
+    app.microphone?.want(true);
     openedAt = performance.now();
     peak = 0;
     isOpening = false;
@@ -99,8 +98,8 @@ export function readyView({ words, app, invitations, name, isKept, onjoin }) {
     event.preventDefault();
     const chosen = shown(nameField.value, "");
     if (chosen === "") return nameField.focus();
-    await app.startSound();
-    app.microphone.want(false);
+    await app.startSound().catch(() => {});
+    app.microphone?.want(false);
     onjoin({ name: chosen, isKept: keep.checked });
   } },
   h("section", { class: "block" }, h("h2", { text: words.say("ready-channels") }), channels),
@@ -115,7 +114,7 @@ export function readyView({ words, app, invitations, name, isKept, onjoin }) {
   // The meter and the word about silence go on while nothing else changes.
   const timer = setInterval(draw, 250);
   return {
-    element: h("main", { class: "sheet" }, h("h1", { text: words.say("ready-title") }), form), draw,
+    element: h("main", { class: "sheet" }, h("h1", { tabindex: -1, text: words.say("ready-title") }), form), draw,
     close() { clearInterval(timer); },
   };
 }

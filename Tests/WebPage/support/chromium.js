@@ -67,9 +67,12 @@ export class Chromium {
     return page;
   }
 
-  stop() {
-    this.process.kill("SIGKILL");
-    this.process.once("exit", () => rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 }));
+  async stop() {
+    const gone = new Promise(resolve => this.process.once("exit", resolve));
+    this.send("Browser.close").catch(() => {});
+    setTimeout(() => this.process.kill("SIGKILL"), 3000).unref();
+    await gone;
+    rmSync(this.profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 }
 
@@ -88,7 +91,12 @@ class Page {
     if (method === "Network.requestWillBeSent") this.requests.push(params.request.url);
   }
 
-  colours(dark) { return this.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: dark ? "dark" : "light" }] }); }
+  /** Without motion: a processor without graphics paints nothing else for long. */
+  colours(dark) {
+    return this.send("Emulation.setEmulatedMedia", { features: [
+      { name: "prefers-color-scheme", value: dark ? "dark" : "light" }, { name: "prefers-reduced-motion", value: "reduce" },
+    ] });
+  }
 
   async value(expression) {
     const { result, exceptionDetails } = await this.send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true, userGesture: true });

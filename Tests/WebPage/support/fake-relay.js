@@ -154,7 +154,7 @@ class Channel {
       case "leave": return member.frames.close(4000, "");
       case "burstListRequest":
         return member.send("burstList", { requestId: message.requestId, bursts: this.bursts.map(burst => ({
-          ...burst, displayName: burst.name, ageMs: Date.now() - burst.at, durationMs: burst.packets.length * 20,
+          ...burst, displayName: burst.name, ageMs: Date.now() - burst.at, durationMs: burst.packets.length * 10,
           packets: burst.packets.length,
         })) });
       case "burstRequest": return this.burst(member, message);
@@ -186,6 +186,8 @@ class Channel {
     if (this.holders.length < limit) return this.grant(wanted);
     const [holder] = this.holders;
     if (priority === 255 && holder.priority !== 255) {
+      // What is on its way may still come.
+      holder.member.graceUntil = Date.now() + 500;
       holder.member.send("floorRevoke", { requestId: holder.requestId, cause: 4, phrase: "" });
       this.idle(holder);
       return this.grant(wanted);
@@ -198,6 +200,7 @@ class Channel {
   media(member, packet) {
     const holder = this.holders.find(each => each.member === member);
     const header = Buffer.from(packet);
+    if (!holder && member.graceUntil > Date.now()) return;
     if (!holder || header.readUInt32BE(8) !== member.ssrc) return void this.relay.strays++;
     const sequence = header.readUInt16BE(2);
     holder.last = sequence;

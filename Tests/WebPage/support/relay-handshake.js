@@ -65,7 +65,7 @@ export function answer(clientHello, identity, fault) {
   const proof = down.seal(Buffer.concat([length, identity.spki, signature]));
   if (fault === "seal") proof[3] ^= 1;
   return {
-    hello: Buffer.concat([Buffer.from([2]), ownPublic, proof]), up, down,
+    hello: Buffer.concat([Buffer.from([2]), fault === "zero" ? Buffer.alloc(32) : ownPublic, proof]), up, down,
     verify(clientProof) {
       if (clientProof[0] !== 3) throw new Error("no proof");
       const plain = up.open(Buffer.from(clientProof.subarray(1)));

@@ -6,6 +6,7 @@ import { makeIdentity } from "../../../Sources/RelayWeb/Page/handshake.js";
 import { parseInvitation } from "../../../Sources/RelayWeb/Page/invitation.js";
 import { Session } from "../../../Sources/RelayWeb/Page/session.js";
 import { FakeRelay } from "../support/fake-relay.js";
+import { Random } from "../support/random.js";
 import { makeIdentity as relayIdentity } from "../support/relay-handshake.js";
 import { ClientSocket } from "../support/websocket.js";
 
@@ -243,6 +244,91 @@ test("pings are answered, and leaving closes in good order", async () => {
   ann.stop();
   await until("the close", () => member.isGone);
   assert.equal(member.closeCode, 4000);
+});
+
+test("a relay with an ephemeral key of zeros is left", async () => {
+  relay.fault = "zero";
+  const ann = await session(relay.channel("Zero"));
+  await until("the end", () => ann.link.problem === "violation");
+  relay.fault = null;
+});
+
+test("whatever a relay sends, the page only ends the connection", async () => {
+  const channel = relay.channel("Noise");
+  const random = new Random(7);
+  const ann = await session(channel);
+  const kinds = ["memberJoined", "memberLeft", "floorGranted", "floorDeny", "floorTaken", "floorIdle", "floorRevoke", "floorQueuePosition", "listenerLoss", "burstList", "burstRefused", "floorRules", "mediaKey", "joinRefused", "welcome"];
+  const any = () => {
+    const memberId = random.bytes(16), keyId = (7n << 48n) + BigInt(random.below(3)), ssrc = random.below(3);
+    return {
+      requestId: random.below(4), member: { memberId, displayName: "x", ssrc }, memberId, ssrc, keyId, priority: random.below(256), lastSequence: random.below(65536),
+      position: random.below(3), percent: random.below(102), cause: random.below(9), phrase: "?", durationMs: random.next(), epoch: random.below(9),
+      baseKey: random.bytes(32), bursts: [], floorMode: random.below(6), retryAfterMs: random.next(),
+    };
+  };
+  let messages = 0, violations = 0;
+  for (let round = 0; round < 40; round++) {
+    await until("ready", () => ann.isReady);
+    const member = relay.connections.findLast(each => each.channel === channel && !each.isGone);
+    ann.begin(`b${round}`, { mayQueue: true });
+    for (let count = 0; count < 40 && !member.isGone; count++) {
+      messages++;
+      switch (random.below(round % 2 ? 5 : 3)) {
+        case 0: member.send(random.pick(kinds.slice(0, 13)), any()); break;
+        case 1: member.frames.send(Buffer.concat([Buffer.from([128]), random.bytes(random.below(60))])); break;
+        case 2: member.frames.send(Buffer.concat([Buffer.from("806f000100000000000000", "hex"), random.bytes(40)])); break;
+        case 3: member.seal(random.below(7), random.bytes(random.below(40))); break;
+        default: member.seal(1, random.bytes(random.below(60)));
+      }
+      ann.frame(frame(count), 480, count * 480);
+    }
+    await new Promise(resolve => setTimeout(resolve, 15));
+    ann.end();
+    if (ann.link.problem === "violation") violations++;
+    ann.link.failures = 0;
+    if (ann.link.deadline !== Infinity) ann.link.deadline = Math.min(ann.link.deadline, performance.now() + 10);
+    ann.hurry();
+  }
+  assert.ok(messages > 400 && violations > 0, `${messages} ${violations}`);
+  assert.ok(ann.told.every(event => !event.what?.startsWith?.("the page:")));
+  ann.stop();
+  relay.problems.length = 0;
+  relay.strays = 0;
+});
+
+test("a connection that takes nothing drops old speech, and goes on when it takes again", async () => {
+  const channel = relay.channel("Narrow");
+  let full = false;
+  class Narrow extends ClientSocket {
+    constructor(...place) {
+      super(...place);
+      Object.defineProperty(this, "bufferedAmount", { get: () => full ? 100000 : 0 });
+    }
+  }
+  const ann = new Session({
+    invitation: parseInvitation(channel.link(relay.host)), identity: await makeIdentity(), name: "Ann", url: relay.url, tell() {}, Socket: Narrow,
+  });
+  open.push(ann);
+  ann.start();
+  await ready(ann);
+  ann.begin("b1", {});
+  const feed = async (from, to) => {
+    for (let number = from; number < to; number++) {
+      ann.frame(frame(number), 480, number * 480);
+      await new Promise(resolve => setTimeout(resolve, 10));
+    }
+  };
+  await feed(0, 20);
+  full = true;
+  await feed(20, 120);
+  full = false;
+  await feed(120, 140);
+  ann.end();
+  await until("the release", () => relay.connections.at(-1).got("floorRelease").length === 1);
+  const { counts } = ann.uplink;
+  assert.ok(counts.dropped > 30 && counts.dropped < 75, JSON.stringify(counts));
+  assert.equal(counts.sent + counts.dropped, 140);
+  assert.equal(relay.connections.at(-1).media.length, counts.sent);
 });
 
 test("the relay of the tests found nothing wrong", () => {

@@ -1,0 +1,62 @@
+// The emergency button put to work: held for a second, then a burst that takes the floor, asked for again where that may help.
+import { emergencyPriority } from "./messages.js";
+import { EmergencyKey, EmergencyRetry } from "./talk-key.js";
+
+const lookEvery = 30;
+
+export class EmergencyControl {
+  key = new EmergencyKey();
+  retry = new EmergencyRetry();
+  /** Where it goes: one channel, or null for all selected ones. */
+  target = null;
+  #timer = null;
+
+  constructor(app) { this.app = app; }
+
+  get isActive() { return this.key.state === "active"; }
+  progress(now) { return this.key.progress(now); }
+
+  down(target = null) {
+    if (this.key.down(performance.now()) !== "holding") return;
+    this.target = target;
+    this.#look();
+  }
+
+  up() {
+    if (this.key.up() === "end") {
+      this.retry.clear();
+      this.app.release();
+    }
+    this.app.changed();
+  }
+
+  clear() {
+    this.key.up();
+    this.retry.clear();
+  }
+
+  floorIdle(now) { this.retry.floorIdle(now); }
+
+  /** A burst is over: another emergency goes on, or the link is away, and the button is still held. */
+  isOver({ priority, reason, cause, wasHeld }) {
+    if (!this.isActive || priority !== emergencyPriority || !wasHeld) return;
+    const mayHelp = reason === "denied" && cause === 1 || reason === "link" || reason === "unanswered";
+    if (mayHelp && this.retry.denied(performance.now())) this.#look();
+  }
+
+  #look() {
+    clearTimeout(this.#timer);
+    const now = performance.now();
+    if (this.key.due(now) === "begin") {
+      if (this.app.talker?.isBusy) this.app.talker.stop("emergency");
+      this.#begin();
+    } else if (this.isActive && this.retry.due(now)) this.#begin();
+    else if (this.key.state === "holding" || this.isActive && this.retry.isWaiting) this.#timer = setTimeout(() => this.#look(), lookEvery);
+    this.app.changed();
+  }
+
+  #begin() {
+    this.app.target = this.target;
+    this.app.begin(emergencyPriority);
+  }
+}

@@ -1,0 +1,283 @@
+// Links, names, words, tones, buttons: what the page reads and shows.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+
+import { ButtonInput, chooserOptions, profilesFor } from "../../../Sources/RelayWeb/Page/buttons.js";
+import { hex } from "../../../Sources/RelayWeb/Page/bytes.js";
+import { InvitationError, linksIn, parseInvitation, splitLinks } from "../../../Sources/RelayWeb/Page/invitation.js";
+import { decodeServer, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
+import { parseProof } from "../../../Sources/RelayWeb/Page/handshake.js";
+import { parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
+import { parseRtp } from "../../../Sources/RelayWeb/Page/rtp.js";
+import { parseSframe } from "../../../Sources/RelayWeb/Page/sframe.js";
+import { SilenceWatch } from "../../../Sources/RelayWeb/Page/silence.js";
+import { Talker } from "../../../Sources/RelayWeb/Page/talker.js";
+import { notes, toneSamples } from "../../../Sources/RelayWeb/Page/tones.js";
+import { clockTime, preferred, refusalKey, shown, Words } from "../../../Sources/RelayWeb/Page/words.js";
+import { Random } from "../support/random.js";
+
+const pageFolder = new URL("../../../Sources/RelayWeb/Page/", import.meta.url);
+const read = name => readFileSync(new URL(name, pageFolder), "utf8");
+
+const channel = "channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0f", token = "token=AAECAwQFBgcICQoLDA0ODw";
+const pin = `pin=${"A".repeat(43)}`, key = "key=AAECAwQFBgcICQoLDA0ODw";
+const link = `relay.example:4433/Radio%207?${channel}&${token}&${pin}&web=443`;
+
+test("an invitation is read, in any order of its parameters, with its key behind & or #", () => {
+  const read = parseInvitation(link);
+  assert.deepEqual([read.host, read.port, read.name, read.key, read.web], ["relay.example", 4433, "Radio 7", null, "443"]);
+  assert.equal(hex(read.channelId), "0f9b2c4e1a2b4c3d8e4f5a6b7c8d9e0f");
+  assert.equal(hex(read.token), "000102030405060708090a0b0c0d0e0f");
+  for (const other of [`ptt://[fe80::1%25eth0]:1/a?${pin}&${token}&x=y&${channel}&${key}`, `10.0.0.1:65535/%ED%95%9C?${channel}&${token}&${pin}#${key}`]) {
+    assert.equal(parseInvitation(other).key.length, 16);
+  }
+});
+
+test("an invitation that is not whole is refused", () => {
+  for (const wrong of [
+    "", "ptt://", "relay.example/Radio?x", link.replace("4433", "0"), link.replace("4433", "65536"), link.replace("Radio%207", ""),
+    link.replace("Radio%207", "%ff"), link.replace("Radio%207", "a%00b"), `${link}&${token}`, link.replace(token, ""), link.replace(pin, "pin=AAAA"),
+    link.replace(token, "token=AAEC"), `${link}&key=short`, link.replace("0f9b2c4e", "0f9b2c4"), `${link}#${key}&${key}`, link.replace("?", "/x?"),
+    `${link}&x=${"y".repeat(5000)}`,
+  ]) assert.throws(() => parseInvitation(wrong), InvitationError, wrong.slice(0, 80));
+});
+
+test("several links are told apart, though names have %20, too", () => {
+  assert.deepEqual(splitLinks(`${link}%20ptt://${link} ${link}\n`), [link, link, link]);
+  assert.deepEqual(linksIn(`https://relay.example/#${link}%20${link}`), [link, link]);
+  assert.equal(splitLinks(Array(50).fill(link).join(" ")).length, 16);
+  assert.deepEqual(splitLinks("  "), []);
+});
+
+test("names are shown without what is invisible, turns writing around or piles up", () => {
+  assert.equal(shown("Ann\u202e\u200b\u2066 B\u0007ob"), "Ann Bob");
+  assert.equal(shown("\u200b\u200b"), "?");
+  assert.equal(shown("<b>Ann</b>"), "<b>Ann</b>");
+  assert.equal(shown("e\u0301\u0301\u0301\u0301\u0301\u0301"), "e\u0301\u0301\u0301");
+  assert.equal(Array.from(shown("한".repeat(200))).length, 64);
+  assert.equal(shown("Ann\u{e0041}\u{e007f}"), "Ann");
+  assert.equal(shown("\u05d0\u05d1\u202e"), "\u2068\u05d0\u05d1\u2069");
+});
+
+test("all languages have the same texts, with the same names in them", () => {
+  const tables = Object.fromEntries(["en", "fr", "de", "ko"].map(tag => [tag, JSON.parse(read(`lang-${tag}.json`))]));
+  const names = text => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort().join();
+  for (const [tag, table] of Object.entries(tables)) {
+    assert.deepEqual(Object.keys(table), Object.keys(tables.en), tag);
+    for (const [key, text] of Object.entries(table)) {
+      assert.ok(text.trim().length > 0, `${tag} ${key}`);
+      assert.equal(names(text), names(tables.en[key]), `${tag} ${key}`);
+    }
+  }
+});
+
+test("every text that the page asks for is there, and none is there in vain", () => {
+  const table = JSON.parse(read("lang-en.json"));
+  const source = readdirSync(fileURLToPath(pageFolder)).filter(name => name.endsWith(".js")).map(read).join("\n");
+  const used = new Set([...source.matchAll(/"([a-z0-9]+(?:-[a-z0-9]+)*)"/g)].map(([, key]) => key));
+  const composed = /^(link|problem|mic)-|-(one|many)$/;
+  for (const key of Object.keys(table)) assert.ok(used.has(key) || composed.test(key), `${key} is not used`);
+  for (const [, key] of source.matchAll(/say\("([a-z-]+)"/g)) assert.ok(key in table, `${key} is missing`);
+  for (const reason of ["link", "unanswered", "unheard", "taken", "microphone", "encoder", "stalled", "hidden"]) assert.ok(refusalKey({ reason }) in table);
+  for (let cause = 0; cause < 10; cause++) for (const reason of ["denied", "revoked"]) assert.ok(refusalKey({ reason, cause }) in table);
+});
+
+test("the language is the one that the person prefers", () => {
+  assert.equal(preferred(["pt-BR", "ko-KR", "en"]), "ko");
+  assert.equal(preferred(["xx", ""]), "en");
+  assert.equal(new Words({ a: "{x} and {y}" }).say("a", { x: "1", y: "{x}" }), "1 and {x}");
+  assert.equal(clockTime(61500), "1:01");
+});
+
+test("tones are those of pttd", () => {
+  const swift = readFileSync(new URL("Sources/Audio/Playback/ToneSound.swift", new URL("../../../", import.meta.url)), "utf8");
+  for (const name of ["goAhead", "end", "wait", "deny", "warning", "linkLost", "linkBack", "fault"]) {
+    const theirs = swift.match(new RegExp(`case \\.${name}: (\\[\\(.*\\)\\])`))[1];
+    assert.equal(JSON.stringify(notes[name]), theirs.replaceAll("(", "[").replaceAll(")", "]").replaceAll("_", "").replaceAll(" ", ""), name);
+    const samples = toneSamples(name);
+    assert.ok(samples.every(sample => Math.abs(sample) < 0.3) && Math.abs(samples.at(-1)) < 0.01);
+  }
+});
+
+test("profiles.json is made from pttd's profiles, and current", () => {
+  execFileSync(fileURLToPath(new URL("../make-profiles", import.meta.url)), ["--check"]);
+});
+
+test("buttons are read by their profiles", () => {
+  const profiles = JSON.parse(read("profiles.json"));
+  const [ptt] = profilesFor(profiles, "PTT-Z01"), [aina] = profilesFor(profiles, "APTT1234");
+  assert.deepEqual([ptt.id, aina.id], ["ptt-z", "aina-v2"]);
+  const z = new ButtonInput(ptt.inputs[0]);
+  assert.deepEqual([...z.value(Uint8Array.of(1)), ...z.value(Uint8Array.of(1)), ...z.value(Uint8Array.of(7)), ...z.value(Uint8Array.of(0))],
+    [{ control: "ptt", isDown: true }, { control: "ptt", isDown: false }]);
+  const a = new ButtonInput(aina.inputs[0]);
+  assert.deepEqual([0x01, 0x81, 0x01, 0x00].flatMap(byte => a.value(Uint8Array.of(byte))),
+    [{ control: "ptt", isDown: true }, { control: "ptt", isDown: false }]);
+  a.value(Uint8Array.of(3));
+  assert.deepEqual(a.lost(), [{ control: "ptt", isDown: false }, { control: "emergency", isDown: false }]);
+  const { filters, optionalServices } = chooserOptions(profiles);
+  assert.ok(filters.some(filter => filter.namePrefix === "PTT-Z") && optionalServices.includes("0000ffe0-0000-1000-8000-00805f9b34fb"));
+});
+
+test("the page's files keep to what the relay serves, and load nothing from elsewhere", () => {
+  for (const name of readdirSync(fileURLToPath(pageFolder))) {
+    assert.match(name, /^[a-z0-9-]+\.(js|css|svg|html|json)$/);
+    const text = read(name);
+    for (const [address] of text.matchAll(/(https?|wss?):\/\/[^\s"'`$]+/g)) assert.equal(address, "http://www.w3.org/2000/svg", name);
+    if (name.endsWith(".js")) {
+      assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\bconsole\.[a-z]/, name);
+      assert.ok(text.split("\n").length <= 310, `${name} is too long`);
+    }
+    if (name === "index.html") assert.doesNotMatch(text, /<script(?![^>]*src=)|<style|style=|onclick/);
+  }
+});
+
+test("the page asks for all its modules at once", () => {
+  const found = new Set();
+  const walk = name => {
+    for (const [, other] of read(name).matchAll(/from "\.\/([a-z0-9-]+\.js)"/g)) if (!found.has(other)) walk(other, found.add(other));
+  };
+  walk("main.js");
+  const named = [...read("index.html").matchAll(/modulepreload" href="\/page\/([a-z0-9-]+\.js)"/g)].map(([, name]) => name);
+  assert.deepEqual(named, [...found].sort());
+});
+
+test("random bytes are read as something or refused, and nothing else is thrown", () => {
+  const random = new Random(42);
+  const member = { memberId: new Uint8Array(16), displayName: "Ann", ssrc: 1 };
+  const good = [
+    encodeServer("welcome", { ssrc: 1, downlinkKey: new Uint8Array(16), mediaKey: { epoch: 1, baseKey: new Uint8Array(32) }, channelName: "Radio", memberId: new Uint8Array(16), members: [member, member] }),
+    encodeServer("floorTaken", { memberId: new Uint8Array(16), ssrc: 7, keyId: 9n, priority: 255 }),
+    encodeServer("burstList", { requestId: 1, bursts: [{ ...member, keyId: 5n, ageMs: 1 }] }),
+  ];
+  for (let round = 0; round < 40000; round++) {
+    const bytes = random.below(2) ? random.bytes(random.below(80)) : Uint8Array.from(random.pick(good));
+    for (let count = random.below(4); count > 0 && bytes.length > 0; count--) bytes[random.below(bytes.length)] = random.next();
+    for (const reader of [decodeServer, parseAnswer, parseProof]) {
+      try {
+        reader(bytes);
+      } catch (error) {
+        assert.ok(error instanceof ProtocolError, `${reader.name} ${hex(bytes)}: ${error}`);
+      }
+    }
+    parseRtp(bytes);
+    parseSframe(bytes);
+  }
+});
+
+// One press, without a browser.
+
+function talking() {
+  const made = { tones: [], told: [], wanted: false, sessions: [] };
+  const microphone = { want: isWanted => { made.wanted = isWanted; } };
+  made.session = (hasQueue = false) => {
+    const session = { floor: { hasQueue }, calls: [], begin: id => session.calls.push("begin", id), frame: () => session.calls.push("frame"), end: () => session.calls.push("end"), abort: () => session.calls.push("abort") };
+    return session;
+  };
+  made.talker = new Talker({
+    microphone, tone: name => made.tones.push(name), tell: event => event.is !== "level" && made.told.push(event.is),
+    makeEncoder: onframe => ({ encode: () => onframe({ payload: Uint8Array.of(1), samples: 480, captured: 0 }), finish: async () => {} }),
+  });
+  made.block = (count = 1, level = 0.1) => { for (let index = 0; index < count; index++) made.talker.block({ samples: new Float32Array(480).fill(level), captured: 0 }); };
+  return made;
+}
+
+test("the go-ahead comes when the microphone delivers, not at the press", () => {
+  const made = talking(), session = made.session();
+  made.talker.press([session], {});
+  assert.ok(made.wanted);
+  assert.deepEqual(made.tones, []);
+  made.block();
+  assert.deepEqual(made.tones, ["goAhead"]);
+});
+
+test("after a release 200 ms more are taken, then the microphone is closed", async () => {
+  const made = talking(), session = made.session();
+  made.talker.press([session], {});
+  made.block(5);
+  made.talker.release();
+  made.block(19);
+  assert.ok(made.wanted);
+  made.block(10);
+  assert.ok(!made.wanted);
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.equal(session.calls.filter(call => call === "frame").length, 25);
+  assert.equal(session.calls.at(-1), "end");
+  made.talker.uplink(session, { what: "ended", burst: made.talker.burst, reason: "completed", sent: 25 });
+  assert.deepEqual(made.tones, ["goAhead", "end"]);
+});
+
+test("nothing is recorded while a press waits for its turn, and the go-ahead comes with the grant", () => {
+  const made = talking(), session = made.session(true);
+  made.talker.press([session], { waits: true });
+  made.block(3);
+  made.talker.uplink(session, { what: "queued", burst: made.talker.burst, position: 1 });
+  assert.ok(!made.wanted);
+  assert.deepEqual(made.tones, ["wait"]);
+  made.talker.uplink(session, { what: "granted", burst: made.talker.burst });
+  assert.ok(made.wanted);
+  made.block();
+  assert.deepEqual(made.tones, ["wait", "goAhead"]);
+});
+
+test("a silent microphone warns after a second, and ends the burst after three", () => {
+  const made = talking(), session = made.session();
+  made.talker.press([session], {});
+  made.block(100, 0);
+  assert.deepEqual(made.tones, ["goAhead", "warning"]);
+  made.block(250, 0);
+  assert.equal(made.tones.at(-1), "fault");
+  assert.ok(session.calls.includes("abort"));
+  assert.ok(!made.wanted);
+});
+
+test("one channel's refusal does not end what another carries", () => {
+  const made = talking(), first = made.session(), second = made.session();
+  made.talker.press([first, second], {});
+  const { burst } = made.talker;
+  made.talker.uplink(first, { what: "ended", burst, reason: "denied", cause: 1, sent: 0 });
+  assert.ok(made.talker.isBusy);
+  made.talker.uplink(second, { what: "ended", burst, reason: "revoked", cause: 2, sent: 3 });
+  assert.ok(!made.talker.isBusy);
+  assert.equal(made.tones.at(-1), "deny");
+});
+
+test("a press within the tail is a burst of its own", async () => {
+  const made = talking(), session = made.session();
+  made.talker.press([session], {});
+  const first = made.talker.burst;
+  made.block(5);
+  made.talker.release();
+  made.block(2);
+  made.talker.press([session], {});
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.notEqual(made.talker.burst, first);
+  assert.deepEqual(session.calls.filter(call => call !== "frame"), ["begin", first, "end", "begin", made.talker.burst]);
+  assert.ok(made.wanted);
+});
+
+test("the go-ahead waits for sound from the microphone, but not for long", () => {
+  const made = talking();
+  made.talker.press([made.session()], {});
+  made.block(3, 0);
+  assert.deepEqual(made.tones, []);
+  made.block();
+  assert.deepEqual(made.tones, ["goAhead"]);
+  const muted = talking();
+  muted.talker.press([muted.session()], {});
+  muted.block(30, 0);
+  assert.deepEqual(muted.tones, ["goAhead"]);
+});
+
+test("a microphone that is silent between words by itself is left alone", () => {
+  const watch = new SilenceWatch();
+  const feed = (count, isSilent) => Array.from({ length: count }, () => watch.take(isSilent)).filter(Boolean);
+  watch.begin();
+  for (let word = 0; word < 4; word++) feed(20, false), feed(10, true);
+  assert.deepEqual(feed(400, true), []);
+  watch.begin();
+  assert.deepEqual(feed(400, true).slice(0, 3), ["begun", "warning", "end"]);
+});
