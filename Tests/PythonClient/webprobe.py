@@ -28,8 +28,8 @@ SPEECH = bytes.fromhex("f8") + bytes(199)
 SLOW_READERS = 8
 FLOOD = 5000
 FLOODER = session.make_identity()
-# What all connections that a relay takes by default, 2304, may use.
-MEMORY_MAXIMUM = 128 << 20
+# What all connections that a relay takes by default may use: 64 KiB each.
+MEMORY_MAXIMUM = 2304 << 16
 OPEN = "open"
 SMALL_ORDER = {
     "of zeros": bytes(32),
@@ -524,10 +524,10 @@ def packets_of(data):
 async def answers(report, link):
     """Lost packets and a whole burst, in parts (sections 17, 18 and 21.3)."""
     async def body(member):
-        came, live = asyncio.Queue(), []
+        came, bursts = asyncio.Queue(), {}  # key id: sequence numbers
         member.on_answer = lambda number, data: came.put_nowait((number, data))
-        member.on_frame = lambda rtp, key_id, counter, opus: live.append(rtp.sequence)
-        while len(live) < 300:
+        member.on_frame = lambda rtp, key_id, counter, opus: bursts.setdefault(key_id, []).append(rtp.sequence)
+        while len(live := bursts.get(member._bound and member._bound[1], [])) < 300:
             await asyncio.sleep(0.1)
         ssrc, key_id = member._bound
         missing = live[100:120]
