@@ -45,11 +45,21 @@ struct web_member {
     gnutls_privkey_t identity;
     gnutls_datum_t public_key;
     uint64_t spoke_at;
+    // The connection is over; only where members return.
+    bool is_lost;
     // A talker's packets that the kernel has no room for, oldest first.
     struct waiting *waiting;
     int waiting_first, waiting_count;
     struct web_counts counts;
 };
+
+static void lose(struct web_member *w, const char *why) {
+    if (!members_return) {
+        fprintf(stderr, "load: member %d: %s\n", w->member->number, why);
+        exit(1);
+    }
+    w->is_lost = true;
+}
 
 // ---- WebSocket ----
 
@@ -65,7 +75,8 @@ static void send_frame(struct web_member *w, int opcode, const uint8_t *head, si
     memcpy(frame + at, head, head_length);
     memcpy(frame + at + head_length, body, length);
     for (size_t i = 0; i < total; i++) frame[at + i] ^= mask[i & 3];
-    if (!send_all(w->tls, w->tcp, frame, at + total)) fail("the relay closed a connection");
+    if (w->is_lost) return;
+    if (!send_all(w->tls, w->tcp, frame, at + total)) lose(w, "the relay closed the connection");
     w->spoke_at = now_monotonic();
 }
 
@@ -74,7 +85,7 @@ static void ask_for_upgrade(struct web_member *w) {
     int length = snprintf(request, sizeof request,
         "GET /pttd/1 HTTP/1.1\r\nHost: %s:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: bG9hZCBvZiBhIHJlbGF5IQ==\r\nSec-WebSocket-Protocol: pttd.1\r\n\r\n", target.host, target.port);
-    if (!send_all(w->tls, w->tcp, (uint8_t *)request, (size_t)length)) fail("the relay closed a connection");
+    if (!send_all(w->tls, w->tcp, (uint8_t *)request, (size_t)length)) lose(w, "the relay closed the connection");
     w->stage = upgrading;
 }
 
@@ -251,9 +262,11 @@ static size_t take(struct web_member *w) {
     if (length == 126) length = (size_t)bytes[2] << 8 | bytes[3];
     if (have < head + length) return 0;
     if ((bytes[0] & 15) == 8) {
-        fprintf(stderr, "load: member %d: the relay closed with %d %.*s\n", w->member->number,
-                length > 1 ? bytes[head] << 8 | bytes[head + 1] : 0, length > 2 ? (int)length - 2 : 0, bytes + head + 2);
-        exit(1);
+        char why[200];
+        snprintf(why, sizeof why, "the relay closed with %d %.*s", length > 1 ? bytes[head] << 8 | bytes[head + 1] : 0,
+                 length > 2 ? (int)length - 2 : 0, bytes + head + 2);
+        lose(w, why);
+        return 0;
     }
     if (bytes[0] == 0x82) binary_came(w, bytes + head, length);
     else if (bytes[0] == 0x89) send_frame(w, 10, bytes + head, length, bytes, 0);
@@ -266,16 +279,17 @@ static void receive(struct web_member *w) {
     for (;;) {
         if (w->stage == shaking_hands) {
             int status = gnutls_handshake(w->tls);
-            if (status < 0 && gnutls_error_is_fatal(status)) fail(gnutls_strerror(status));
+            if (status < 0 && gnutls_error_is_fatal(status)) lose(w, gnutls_strerror(status));
             if (status < 0) return;
             ask_for_upgrade(w);
         }
         // One record, so that its stamp is known.
         ssize_t got = gnutls_record_recv(w->tls, bytes, sizeof bytes);
         if (got == GNUTLS_E_AGAIN || got == GNUTLS_E_INTERRUPTED) return;
-        if (got <= 0) fail("the relay closed a connection");
+        if (got <= 0) return lose(w, "the relay closed the connection");
         inbox_add(&w->in, bytes, (size_t)got);
         for (size_t used; (used = take(w));) inbox_drop(&w->in, used);
+        if (w->is_lost) return;
     }
 }
 
@@ -302,7 +316,7 @@ static void flush(struct web_member *w) {
 
 static void tend(struct member *member) {
     struct web_member *w = member->state;
-    if (!w || w->stage == closed) return;
+    if (!w || w->stage == closed || w->is_lost) return;
     receive(w);
     flush(w);
     if (!member->joined) return;
@@ -325,6 +339,7 @@ void web_connect(struct member *member) {
     setsockopt(w->tcp, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &backlog, sizeof backlog);
     w->tls = begin_tls(w->tcp);
     w->stage = shaking_hands;
+    w->is_lost = false;
     w->spoke_at = now_monotonic();
 }
 
@@ -364,6 +379,10 @@ void web_ask_for_floor(struct member *talker) {
     send_control(w, message, floor_request_message(&w->media, message));
 }
 bool web_has_floor(const struct member *talker) { return ((struct web_member *)talker->state)->media.granted; }
+bool web_is_lost(const struct member *member) {
+    const struct web_member *w = member->state;
+    return w && w->is_lost;
+}
 bool web_is_denied(const struct member *talker) { return ((struct web_member *)talker->state)->media.denied; }
 void web_release_floor(struct member *talker) {
     struct web_member *w = talker->state;

@@ -70,8 +70,9 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
         case .connectionClose:
             // The same code goes back, as RFC 6455, section 5.5.1, has it.
             var data = frame.unmaskedData
-            let code = data.readWebSocketErrorCode() ?? .normalClosure
-            close(WebSocketErrorCode(codeNumber: Int(UInt16(webSocketErrorCode: code))), "")
+            refuse(data.readWebSocketErrorCode() ?? .normalClosure, "")
+            // The server closes first (section 7.1.1), behind its answer.
+            context.close(mode: .output, promise: nil)
         default: break
         }
     }
@@ -89,6 +90,7 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
         }
     }
 
+    /// Ends the membership at once, and the connection behind a Close frame.
     private func refuse(_ code: WebSocketErrorCode, _ reason: String) {
         let peer = peer
         self.peer = nil
