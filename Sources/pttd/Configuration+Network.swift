@@ -41,11 +41,11 @@ extension Configuration {
         }
     }
 
-    /// An empty one means none, whatever the environment says.
+    /// "none" is no proxy, whatever the environment says.
     private static var proxy: SettingType<HTTPProxy?> {
         SettingType<String>.string(lengthMax: HTTPProxy.textMaximum).map(placeholder: nil) {
             text throws(SettingRefusal) in
-            guard !text.isEmpty else { return nil }
+            guard text != "none" else { return nil }
             do throws(HTTPProxy.Problem) {
                 return try HTTPProxy(text)
             } catch .scheme(let scheme) {
@@ -55,7 +55,7 @@ extension Configuration {
                 // Not the text: it may have a password.
                 throw SettingRefusal(
                     "is not the URL of a proxy",
-                    "write \"http://HOST:PORT\" or \"http://USER:PASSWORD@HOST:PORT\"")
+                    "write \"http://HOST:PORT\", \"http://USER:PASSWORD@HOST:PORT\" or \"none\"")
             }
         }
     }

@@ -58,7 +58,7 @@ import WebSocketClient
         let named = try read("[relay]\ntransport = \"tls\"\nhttp-proxy = \"http://ann:secret@proxy.example:3128\"")
             .relayNetwork { ignored.append($0) }
         #expect(named.transport == .tls && named.proxy.proxy(for: "relay.lan")?.description == "proxy.example:3128")
-        let none = try read("[relay]\nhttp-proxy = \"\"").relayNetwork { ignored.append($0) }
+        let none = try read("[relay]\nhttp-proxy = \"none\"").relayNetwork { ignored.append($0) }
         #expect(none.proxy == .none && ignored.isEmpty)
         setenv("HTTPS_PROXY", "https://secure", 1)
         #expect(try read("").relayNetwork { ignored.append($0) }.proxy == .none)
