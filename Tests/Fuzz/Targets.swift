@@ -39,9 +39,10 @@ do {
             "pttrelay",
             [
                 "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
-                "ShutdownSettings.swift", "RelaySettings.swift",
+                "ShutdownSettings.swift", "RelaySettings.swift", "WebSettings.swift",
             ],
-            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "Settings"]),
+            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "RelayWeb", "Settings"]),
+        part("RelayWeb", ["WebEndpointConfiguration.swift"], ["Cryptography", "RelayServer"]),
         part(
             "RelayHTTP",
             [
