@@ -849,7 +849,7 @@ async def speak(link):
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     asyncio.ensure_future(reader.read()).add_done_callback(lambda _: stop.set())
     sent, sent_at = {}, {}  # key id: frames; (key id, counter): when
-    late = [0.0]
+    late, revoked = [0.0], []
     heard = {"tls": {}, "quic": {}}  # key id: {counter: when}
     drops = {}
     over = asyncio.Event()
@@ -877,7 +877,13 @@ async def speak(link):
     async def talker(joined):
         granted, idle = asyncio.Event(), asyncio.Event()
         kinds = {"floor_granted": granted, "floor_idle": idle}
-        joined.on_message = lambda kind, message: kinds[kind].set() if kind in kinds else None
+        def on_message(kind, message):
+            if kind in kinds:
+                kinds[kind].set()
+            elif kind == "floor_revoke":
+                revoked.append(message.cause)
+
+        joined.on_message = on_message
         timestamp = sequence = number = 0
         while not stop.is_set():
             number += 1
@@ -917,6 +923,7 @@ async def speak(link):
     await asyncio.gather(*listeners)
     total = sum(sent.values())
     summary = {"bursts": len(sent), "sent": total, "acknowledged": acknowledged, "media_sent": media_sent, "drops": drops}
+    summary["revoked"] = revoked
     summary["late_ms"] = round(late[0] * 1000)
     for name, bursts in heard.items():
         delays = sorted(when - sent_at[key_id, counter] for key_id, each in bursts.items() for counter, when in each.items())
@@ -979,8 +986,8 @@ async def run(options):
                     f"delay {heard[name]['median_ms']} ms, of 99 % at most {heard[name]['99th_ms']}, longest {heard[name]['longest_ms']}",
                     right)
     report.line("the honest talker", f"{heard['acknowledged']} of {heard['media_sent']} packets acknowledged; dropped {heard['drops']}; "
-                f"itself late by {heard['late_ms']} ms at most",
-                heard["media_sent"] == heard["sent"] and not any(heard["drops"].values()))
+                f"itself late by {heard['late_ms']} ms at most; revoked {heard['revoked']}",
+                not heard["revoked"] and heard["media_sent"] == heard["sent"] and not any(heard["drops"].values()))
     if options.log:
         with open(options.log, encoding="utf-8", errors="replace") as file:
             log = file.read()
