@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { client_hello = 1, relay_hello = 2, client_proof = 3, sealed = 16 };
-enum { control = 1, acknowledgement = 2, ping = 3, pong = 4 };
+enum { control = 1, acknowledgement = 2, ping = 3, pong = 4, media_up = 6 };
 enum { secret_bytes = 32, hash_bytes = 32, iv_bytes = 12, key_bytes = 16, signature_bytes = 64, silence_s = 15 };
 // What waits in the member's own queue beyond what the kernel takes (section 21.4).
 enum { kernel_backlog = 16 * 1024, waiting_max = 128, age_max_ms = 500 };
@@ -97,11 +97,16 @@ static void nonce_of(struct direction *direction, uint8_t *nonce) {
     direction->counter++;
 }
 static void send_sealed(struct web_member *w, int kind, const uint8_t *plain, size_t length) {
-    uint8_t message[1024] = {(uint8_t)kind}, nonce[iv_bytes];
+    uint8_t message[2048] = {(uint8_t)kind}, nonce[iv_bytes];
     size_t size = sizeof message - 1;
     nonce_of(&w->up, nonce);
     if (gnutls_aead_cipher_encrypt(w->up.cipher, nonce, iv_bytes, NULL, 0, tag_bytes, plain, length, message + 1, &size)) fail("seal");
     send_frame(w, 2, message, 1, message + 1, size);
+}
+static void send_media(struct web_member *w, const uint8_t *packet, size_t length) {
+    uint8_t plain[media_max + 1] = {media_up};
+    memcpy(plain + 1, packet, length);
+    send_sealed(w, sealed, plain, length + 1);
 }
 static void send_control(struct web_member *w, const uint8_t *message, size_t length) {
     uint8_t plain[message_max + 1] = {control};
@@ -308,7 +313,7 @@ static void flush(struct web_member *w) {
         bool is_old = now - oldest->since > age_max_ms * 1000000ull;
         if (!is_old && !has_room(w)) return;
         if (is_old) w->counts.dropped++;
-        else send_frame(w, 2, oldest->bytes, oldest->length, oldest->bytes, 0);
+        else send_media(w, oldest->bytes, oldest->length);
         w->waiting_first = (w->waiting_first + 1) % waiting_max;
         w->waiting_count--;
     }
@@ -408,7 +413,7 @@ static void talk(struct member *talker, size_t length, uint64_t sent) {
     size_t size = media_packet(&w->media, packet, length, sent);
     w->counts.sent++;
     flush(w);
-    if (!w->waiting_count && has_room(w)) return send_frame(w, 2, packet, size, packet, 0);
+    if (!w->waiting_count && has_room(w) && size <= media_max) return send_media(w, packet, size);
     if (!w->waiting) w->waiting = calloc(waiting_max, sizeof *w->waiting);
     if (w->waiting_count == waiting_max || size > media_max) {
         w->counts.dropped++;

@@ -478,8 +478,8 @@ async def media(report, link):
         sent = 0
         for _ in range(5):
             for data in probe.foreign_media(member, ssrc, key_id).values():
-                member.socket.send(data)
-                member.media_sent += data[0] & 0xC0 == 0x80
+                member.send_sealed(bytes([webwire.SEALED_MEDIA]) + data)
+                member.media_sent += 1
                 sent += 1
             await asyncio.sleep(0.05)
         member.send("floor_request", relay_pb2.FloorRequest(request_id=1, key_id=wire.fresh_key_id(member.epoch)))
@@ -487,14 +487,14 @@ async def media(report, link):
         flood = probe.packet(member.key(wire.fresh_key_id(member.epoch)), 0, wire.RTP(True, 1, 1, member.welcome.ssrc))
         began, counted = time.monotonic(), member.media_sent
         for _ in range(FLOOD):
-            member.socket.send(flood)
+            member.send_sealed(bytes([webwire.SEALED_MEDIA]) + flood)
             member.media_sent += 1
         while member.acknowledged < member.media_sent and time.monotonic() - began < 10:
             await asyncio.sleep(0.02)
         took = time.monotonic() - began
         await asyncio.sleep(2)
         began = time.monotonic()
-        member.socket.send(flood)
+        member.send_sealed(bytes([webwire.SEALED_MEDIA]) + flood)
         member.media_sent += 1
         while member.acknowledged < member.media_sent and time.monotonic() - began < 2:
             await asyncio.sleep(0.001)

@@ -287,9 +287,8 @@ class WebSession(session.Session):
         if self.socket.writer.transport.get_write_buffer_size() > UNSENT_MAXIMUM:
             self.drops["not sent"] += 1
             return
-        self.socket.send(packet)
+        self.send_sealed(bytes([webwire.SEALED_MEDIA]) + packet)
         self.media_sent += 1
-        self._sent_at = time.monotonic()
 
     def ping(self):
         number = os.urandom(8)

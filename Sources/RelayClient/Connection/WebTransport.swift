@@ -122,20 +122,21 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
 
     private func hand(to socket: WebSocketConnection) -> Bool {
         guard case .proven(let cipher) = phase, let item = outbox.next(at: .now) else { return false }
+        let message: WebSealedMessage
         switch item {
-        case .sealed(let message):
-            do throws(WebLinkError) {
-                socket.send(try cipher.seal(message))
-            } catch {
-                // Not at once: whoever sends is in the midst of something.
-                loop.execute { [weak self] in self?.end(.lost("\(error)")) }
-                return false
-            }
+        case .sealed(let other): message = other
         case .media(let packet):
             // What was dropped was before it.
             mediaSent += 1
             acknowledgements.sent(mediaSent + UInt64(outbox.mediaDropped))
-            socket.send(packet)
+            message = .media(packet)
+        }
+        do throws(WebLinkError) {
+            socket.send(try cipher.seal(message))
+        } catch {
+            // Not at once: whoever sends is in the midst of something.
+            loop.execute { [weak self] in self?.end(.lost("\(error)")) }
+            return false
         }
         pulse.sent(at: .now)
         return true

@@ -30,6 +30,7 @@ let webLinkFuzzers: [Fuzzer] = [
         seeds: {
             [
                 .control([1]), .acknowledgement(7), .ping(1), .pong(2), .answer(number: 3, isEnd: true, bytes: [4, 5]),
+                .media([128, 111]),
             ].map { (message: WebSealedMessage) in message.bytes }
         }
     ) { bytes in

@@ -81,11 +81,13 @@ private final class ScriptedRelay: Sendable {
                 return .script(nil)
             case 16:
                 guard let message = try? state.cipher?.open(bytes) else { return .nothing }
+                if case .media(let packet) = message {
+                    state.media.append(packet)
+                    return .nothing
+                }
                 state.messages.append(message)
                 return .script(message)
-            default:
-                state.media.append(bytes)
-                return .nothing
+            default: return .nothing
             }
         }
         switch step {
