@@ -16,7 +16,7 @@ enum { client_hello = 1, relay_hello = 2, client_proof = 3, sealed = 16 };
 enum { control = 1, acknowledgement = 2, ping = 3, pong = 4, media_up = 6 };
 enum { secret_bytes = 32, hash_bytes = 32, iv_bytes = 12, key_bytes = 16, signature_bytes = 64, silence_s = 15 };
 // What waits in the member's own queue beyond what the kernel takes (section 21.4).
-enum { kernel_backlog = 16 * 1024, waiting_max = 128, age_max_ms = 500 };
+enum { kernel_backlog = 4 * 1024, waiting_max = 128, age_max_ms = 500 };
 
 enum stage { closed, shaking_hands, upgrading, greeted, proven };
 

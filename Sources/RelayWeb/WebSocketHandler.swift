@@ -112,9 +112,17 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
 
     var isWritable: Bool { !isClosing && context?.channel.isWritable == true }
 
+    /// RFC 6455, section 5.2: two bytes, and eight of length.
+    private static let headBytesMaximum = 10
+
     func write(_ message: [UInt8]) {
         guard let context, !isClosing else { return }
-        let frame = WebSocketFrame(fin: true, opcode: .binary, data: context.channel.allocator.buffer(bytes: message))
+        // The frame's head goes in front of the message, in the same buffer, so that both are one TLS record.
+        var buffer = context.channel.allocator.buffer(capacity: Self.headBytesMaximum + message.count)
+        buffer.moveWriterIndex(to: Self.headBytesMaximum)
+        buffer.writeBytes(message)
+        buffer.moveReaderIndex(to: Self.headBytesMaximum)
+        let frame = WebSocketFrame(fin: true, opcode: .binary, data: buffer)
         context.write(wrapOutboundOut(frame), promise: nil)
         hasWritten = true
     }
