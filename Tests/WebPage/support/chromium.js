@@ -12,14 +12,15 @@ export class Chromium {
   #buffer = Buffer.alloc(0);
   pages = new Map();
 
-  /** @param {string} microphone a WAV file that the microphone hears */
+  /** @param {string | null} microphone a WAV file that the microphone hears; null: sound comes and goes by the machine's own devices */
   async start(microphone, more = []) {
     const program = process.env.CHROMIUM ?? programs.find(existsSync);
     if (!program) throw new Error("there is no chromium: apt-get install chromium");
     this.profile = mkdtempSync(join(tmpdir(), "web-page-"));
+    const heard = microphone === null ? [] : ["--use-fake-device-for-media-stream", `--use-file-for-fake-audio-capture=${microphone}`];
     this.process = spawn(program, [
       "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", `--user-data-dir=${this.profile}`,
-      "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", `--use-file-for-fake-audio-capture=${microphone}`,
+      "--use-fake-ui-for-media-stream", ...heard,
       "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", ...more, "about:blank",
     ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
     [, , , this.toBrowser, this.fromBrowser] = this.process.stdio;
