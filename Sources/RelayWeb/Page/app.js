@@ -5,6 +5,7 @@ import { Encoder, encoderConfiguration } from "./encoder.js";
 import { HeadsetKey } from "./headset.js";
 import { History } from "./history.js";
 import { EmergencyControl } from "./emergency.js";
+import { LinkTones } from "./link-tones.js";
 import { emergencyPriority } from "./messages.js";
 import { Microphone } from "./microphone.js";
 import { Player } from "./player.js";
@@ -23,6 +24,7 @@ export class App {
   emergency = new EmergencyControl(this);
   messages = new Replays(this);
   alarms = new Alarms();
+  tones = new LinkTones(name => this.player?.tone(name));
   /** Where the talk key talks to: null for all selected channels, or one channel. */
   target = null;
   microphoneProblem = null;
@@ -144,6 +146,7 @@ export class App {
     this.player?.dropChannel(channel.id);
     this.history.clear(channel.id);
     this.alarms.idle(channel.id);
+    this.tones.left(channel);
     this.channels = this.channels.filter(other => other !== channel);
     if (this.target === channel) this.target = null;
     this.changed();
@@ -168,8 +171,8 @@ export class App {
     const now = performance.now();
     switch (event.is) {
       case "link":
-        if (event.state === "ready") this.#isBack(channel);
-        else if (channel.wasReady && event.state === "waiting") this.#isLost(channel);
+        this.tones.state(channel, event.state);
+        if (event.state === "ready" && channel.session.keptBursts > 0) this.messages.refresh(channel);
         break;
       case "uplink":
         this.talker?.uplink(channel.session, event);
@@ -197,22 +200,6 @@ export class App {
         else channel.played(event.talker.burst);
     }
     this.changed();
-  }
-
-  #isBack(channel) {
-    if (channel.lostTold) this.player?.tone("linkBack");
-    clearTimeout(channel.lostTimer);
-    Object.assign(channel, { wasReady: true, lostTimer: null, lostTold: false });
-    if (channel.session.keptBursts > 0) this.messages.refresh(channel);
-  }
-
-  /** A short loss is not told. */
-  #isLost(channel) {
-    channel.lostTimer ??= setTimeout(() => {
-      channel.lostTold = true;
-      this.player?.tone("linkLost");
-      this.changed();
-    }, 2000);
   }
 
   // Talking.

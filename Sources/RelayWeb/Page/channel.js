@@ -65,7 +65,10 @@ export class Channel {
         this.link = event;
         break;
       case "uplink": this.#uplink(event); break;
-      case "began": this.heard.set(event.talker.burst, event.talker); break;
+      case "began":
+        this.heard.set(event.talker.burst, event.talker);
+        this.level = 0;
+        break;
       case "loss": this.loss = event.percent; break;
       case "lost-hearing": this.notify("end-unheard");
     }

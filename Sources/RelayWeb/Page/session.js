@@ -4,7 +4,7 @@ import { HearingWatch } from "./hearing.js";
 import { Keyring } from "./keyring.js";
 import { closeCodes, LinkRules } from "./link-rules.js";
 import { decodeServer, encodeClient, ProtocolError } from "./messages.js";
-import { Queries } from "./queries.js";
+import { Questions } from "./questions.js";
 import { Listener } from "./listener.js";
 import { Sender } from "./sender.js";
 import { pingBytes, Transport } from "./transport.js";
@@ -17,7 +17,6 @@ export class Session {
   #pings = new Map();
   #pingNumber = 0;
   #acknowledged = 0;
-  #waiters = new Map();
 
   /**
    * @param options { invitation, identity, name, url, tell } and, in tests, { Socket, clock }. Told: { is: "link", state, problem,
@@ -32,9 +31,9 @@ export class Session {
     this.hearing = new HearingWatch();
     this.uplink = new Uplink(sequence & 0xffff, timestamp);
     this.keyring = new Keyring(this.invitation.key);
-    this.queries = new Queries();
+    this.questions = new Questions({ clock: this.clock, send: (kind, fields) => this.#send(kind, fields) });
     this.listener = new Listener({
-      keyring: this.keyring, queries: this.queries, clock: this.clock, tell: event => this.tell(event),
+      keyring: this.keyring, queries: this.questions.queries, clock: this.clock, tell: event => this.tell(event),
       send: (kind, fields) => this.#send(kind, fields),
     });
     this.sender = new Sender({
@@ -70,35 +69,19 @@ export class Session {
   probe() { this.#link(this.link.probe(this.clock())); }
 
   /** The bursts that the relay keeps; rejects with a problem. */
-  list() { return this.#query(token => this.queries.list(token, this.clock())); }
+  list() { return this.#asked(() => this.questions.list()); }
 
   /** The frames of a burst that the relay keeps. */
   async fetch(ssrc, keyId) {
-    const { packets } = await this.#query(token => this.queries.fetch(token, ssrc, keyId, this.clock()));
+    const { packets } = await this.#asked(() => this.questions.fetch(ssrc, keyId));
     return this.listener.openKept(packets, ssrc, keyId);
   }
 
-  #query(start) {
-    return new Promise((resolve, reject) => {
-      if (!this.isReady || !this.lateEntry) return reject(new Error("off"));
-      const token = {};
-      this.#waiters.set(token, { resolve, reject });
-      this.#queried(start(token));
-      this.#schedule();
-    });
-  }
-
-  #queried(actions) {
-    for (const action of actions) {
-      if (action.do === "list") this.#send("burstListRequest", action);
-      else if (action.do === "burst") this.#send("burstRequest", action);
-      else {
-        const waiter = this.#waiters.get(action.token);
-        this.#waiters.delete(action.token);
-        if (action.problem) waiter?.reject(new Error(action.problem));
-        else waiter?.resolve(action);
-      }
-    }
+  #asked(ask) {
+    if (!this.isReady || !this.lateEntry) return Promise.reject(new Error("off"));
+    const answer = ask();
+    this.#schedule();
+    return answer;
   }
 
   // Time.
@@ -107,7 +90,7 @@ export class Session {
     clearTimeout(this.#timer);
     const due = Math.min(
       this.link.nextDeadline, this.hearing.nextDeadline, this.uplink.nextDeadline, this.listener.nextDeadline,
-      this.queries.nextDeadline);
+      this.questions.nextDeadline);
     this.#timer = due === Infinity ? null : setTimeout(() => this.#due(), Math.max(1, due - this.clock()));
   }
 
@@ -117,7 +100,7 @@ export class Session {
     if (this.hearing.isGone(now)) this.#goneDeaf(now);
     this.uplink.hasRoom ||= this.sender.hasRoom;
     this.#up(this.uplink.due(now));
-    this.#queried(this.queries.due(now));
+    this.questions.due();
     this.#run(() => this.listener.due());
   }
 
@@ -185,7 +168,7 @@ export class Session {
     this.hearing.concluded();
     this.sender.linkLost();
     this.#up(this.uplink.linkLost(now));
-    this.#queried(this.queries.clear());
+    this.questions.linkLost();
     this.#run(() => this.listener.linkLost());
     this.tell({ is: "floor" });
   }
@@ -206,7 +189,7 @@ export class Session {
       case "wrong-relay": return this.#gone(this.link.wrongRelay(now));
       case "control": return this.#message(decodeServer(event.bytes), now);
       case "media": return this.listener.packet(event.bytes, now, false);
-      case "answer": return this.listener.part(event.bytes).then(answer => answer && this.#queried(this.queries.answered(answer, now)));
+      case "answer": return this.listener.part(event.bytes).then(answer => answer && this.questions.answered(answer));
       case "acknowledged":
         if (event.count > this.#acknowledged) this.hearing.answered();
         this.#acknowledged = event.count;
@@ -252,9 +235,9 @@ export class Session {
       case "floorRevoke": return this.#up(this.uplink.revoked(message, now));
       case "mediaKey": return this.#mediaKey(message, now);
       case "listenerLoss": return this.tell({ is: "loss", percent: message.percent });
-      case "burstList": return this.#queried(this.queries.listed(message));
+      case "burstList": return this.questions.listed(message);
       case "burstRefused":
-        this.#queried(this.queries.refused(message, now));
+        this.questions.refused(message);
         return this.listener.refused(message);
       case "floorTaken": return this.#taken(message);
       case "floorIdle":

@@ -1,12 +1,12 @@
 // Outgoing bursts of one channel: asks for the floor, holds what was said until it is granted, sends it in order. Pure.
 import { emergencyPriority } from "./messages.js";
+import { RequestPacer } from "./request-pacer.js";
 import { sequenceAfter } from "./rtp.js";
 
 export const uplinkTimes = {
   answer: 2000, answerAfterLink: 1000, link: 2000, heldSamples: 48000, heldFactor: 3, heldFrames: 400,
   catchUpSamples: 1920, catchUp: 5, stale: 500, bursts: 4, warning: 5000, payloadMax: 1100,
 };
-const requestRate = { depth: 12, reserve: 4, interval: 1000 / 6, unanswered: 8 };
 
 /**
  * Actions: { do: "request", requestId, priority, mayQueue }, { do: "media", requestId, sequence, timestamp, marker, payload },
@@ -23,10 +23,7 @@ export class Uplink {
     this.bursts = [];
     this.requestId = 0;
     this.hasRoom = true;
-    this.tokens = requestRate.depth;
-    this.tokensAt = 0;
-    this.unanswered = 0;
-    this.retryAt = Infinity;
+    this.pacer = new RequestPacer();
     this.counts = { sent: 0, erased: 0, dropped: 0 };
   }
 
@@ -35,7 +32,7 @@ export class Uplink {
   get nextDeadline() {
     const burst = this.bursts[0];
     if (!burst) return Infinity;
-    if (burst.phase === "pending") return Math.min(burst.waitingSince + uplinkTimes.link, this.retryAt);
+    if (burst.phase === "pending") return Math.min(burst.waitingSince + uplinkTimes.link, this.pacer.retryAt);
     if (burst.phase === "asked") return burst.answerBy;
     if (burst.phase === "waiting") return Infinity;
     const catchUp = burst.held.length > 0 ? burst.windowAt + (this.hasRoom ? uplinkTimes.catchUp : 20) : Infinity;
@@ -48,7 +45,7 @@ export class Uplink {
     this.link = "ready";
     // Numbers of requests are those of a connection.
     this.requestId = 0;
-    this.unanswered = 0;
+    this.pacer.answered();
     this.hasRoom = true;
     return this.#askForNext(now);
   }
@@ -57,7 +54,7 @@ export class Uplink {
 
   linkLost(now) {
     this.link = "coming";
-    this.unanswered = 0;
+    this.pacer.answered();
     const first = this.bursts[0];
     if (!first) return [];
     for (const burst of this.bursts) burst.missedLink = true;
@@ -130,7 +127,7 @@ export class Uplink {
   // The relay.
 
   granted({ requestId, durationMs, priority }, now) {
-    this.unanswered = 0;
+    this.pacer.answered();
     const burst = this.#current(requestId);
     if (!burst || burst.phase === "granted") return [];
     burst.phase = "granted";
@@ -143,7 +140,7 @@ export class Uplink {
   }
 
   queued({ requestId, position }, now) {
-    this.unanswered = 0;
+    this.pacer.answered();
     const burst = this.#current(requestId);
     if (!burst || burst.phase === "granted") return [];
     // Whoever let go has said all of it, and is not there for the grant.
@@ -157,7 +154,7 @@ export class Uplink {
   }
 
   denied({ requestId, cause, phrase, retryAfterMs }, now) {
-    this.unanswered = 0;
+    this.pacer.answered();
     const burst = this.#current(requestId);
     if (!burst || burst.phase === "granted") return [];
     return this.#finish("denied", now, { cause, phrase, retryAfterMs });
@@ -173,7 +170,7 @@ export class Uplink {
   keyRenewed(now) {
     const burst = this.bursts[0];
     if (!burst || burst.phase !== "waiting") return [];
-    this.#note(now);
+    this.pacer.note();
     burst.requestId = ++this.requestId;
     return [this.#request(burst)];
   }
@@ -210,25 +207,12 @@ export class Uplink {
   #askForNext(now) {
     const burst = this.bursts[0];
     if (!burst || burst.phase !== "pending" || this.link !== "ready") return [];
-    this.retryAt = Infinity;
-    this.tokens = Math.min(requestRate.depth, this.tokens + (now - this.tokensAt) / requestRate.interval);
-    this.tokensAt = now;
-    const reserve = burst.priority === emergencyPriority ? 0 : requestRate.reserve;
-    if (this.tokens < 1 + reserve || this.unanswered >= requestRate.unanswered) {
-      this.retryAt = now + requestRate.interval + 1;
-      return [];
-    }
-    this.#note(now);
+    if (!this.pacer.allows(burst.priority === emergencyPriority, now)) return [];
     burst.requestId = ++this.requestId;
     burst.phase = "asked";
     burst.answerBy = burst.missedLink
       ? Math.max(burst.waitingSince + uplinkTimes.answer, now + uplinkTimes.answerAfterLink) : now + uplinkTimes.answer;
     return [this.#request(burst)];
-  }
-
-  #note() {
-    this.tokens -= 1;
-    this.unanswered += 1;
   }
 
   #request({ requestId, priority, mayQueue }) { return { do: "request", requestId, priority, mayQueue }; }
@@ -295,7 +279,7 @@ export class Uplink {
 
   #finish(reason, now, detail = {}) {
     const burst = this.bursts.shift();
-    this.retryAt = Infinity;
+    this.pacer.relax();
     return [this.#ended(burst, reason, detail), ...this.#askForNext(now)];
   }
 

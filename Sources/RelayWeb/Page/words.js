@@ -15,7 +15,9 @@ export function shown(name, instead = "?") {
     .replace(/\s+/gu, " ").trim();
   const letters = Array.from(visible);
   const text = letters.length > nameMax ? `${letters.slice(0, nameMax - 1).join("")}…` : visible;
-  return text === "" ? instead : text;
+  if (text === "") return instead;
+  // A name from right to left keeps to itself: the words around it stay where they are.
+  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/.test(text) ? `\u2068${text}\u2069` : text;
 }
 
 /** The language of these that the person prefers most. */

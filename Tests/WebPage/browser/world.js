@@ -40,6 +40,15 @@ export class World {
     return page.until("connected", `document.querySelectorAll(".link[data-state=ready]").length === ${count}`);
   }
 
+  /** A page whose person only listens. */
+  async listen(channel, name, options = {}) {
+    const page = await this.open(this.address(channel), options);
+    await page.fill("#name", name);
+    await page.click("button.join");
+    await this.connected(page);
+    return page;
+  }
+
   state(page, state, index = 0) {
     return page.until(`the state ${state}`, `document.querySelectorAll(".channel")[${index}]?.dataset.state === "${state}"`);
   }
