@@ -6,8 +6,13 @@ PACKAGES = ["chromium", "nodejs"]
 ANSWER_S = 60
 CLOCK_TRIES = 9
 
-# What the page was told, and when it was: before any of its own listeners.
-MARKS = """window.marks = [];
+# What the page was told, and when it was: before any of its own listeners. And when its thread was late.
+MARKS = """window.marks = []; window.late = []; let last = performance.now();
+setInterval(() => {
+  const now = performance.now();
+  if (now - last > 40) late.push([now, now - last - 20]);
+  last = now;
+}, 20);
 for (const type of ["pointerdown", "pointerup", "keydown", "keyup"])
   addEventListener(type, event => event.repeat || marks.push([type, event.timeStamp, performance.now()]), true);"""
 
@@ -44,13 +49,18 @@ class Browser:
             raise Failed(f"{what}: {answer['error']}")
         return answer
 
-    def ask(self, what, **request):
-        """The whole answer: {"is": …, "at": ns, "done": ns}."""
+    def tell(self, what, **request):
+        """(number, where its answer will be)"""
         number, waiting = next(self.numbers), queue.Queue()
         self.waiting[number] = waiting
         with self.lock:
             self.process.stdin.write(json.dumps({"id": number, "do": what, **request}) + "\n")
             self.process.stdin.flush()
+        return number, waiting
+
+    def ask(self, what, **request):
+        """The whole answer: {"is": …, "at": ns, "done": ns}."""
+        number, waiting = self.tell(what, **request)
         return self._taken(number, waiting, " ".join([what, *(str(request[k]) for k in ("selector", "key", "method", "with") if k in request)]))
 
     def send(self, method, **params):
@@ -104,6 +114,11 @@ class Page:
         offset = self.clock()
         return [(kind, offset + stamp * 1e6, offset + now * 1e6) for kind, stamp, now in self.value("window.marks")]
 
+    def lateness(self):
+        """[(when, by how many ms)] its thread was late."""
+        offset = self.clock()
+        return [(offset + now * 1e6, by) for now, by in self.value("window.late")]
+
     def press(self, selector, index=0):
         return self.ask("press", selector=selector, index=index)["at"]
 
@@ -112,6 +127,10 @@ class Page:
 
     def key(self, kind, key, code):
         return self.ask("key", type=kind, key=key, code=code)["at"]
+
+    def crash(self):
+        """As of a fault in its program; there is no answer from a page that crashes."""
+        self.browser.tell("send", page=self.number, **{"with": ["Page.crash"]})
 
     def errors(self):
         return self.ask("errors")["is"]
