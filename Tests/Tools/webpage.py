@@ -66,6 +66,18 @@ class Browser:
     def send(self, method, **params):
         return self.ask("send", method=method, params=params)["is"]
 
+    def set_priority(self, nice):
+        """Of all its processes, which a browser gives priorities of its own; not of those that show its own windows."""
+        for process in self.send("SystemInfo.getProcessInfo")["processInfo"]:
+            try:
+                if b"--top-chrome-webui" in pathlib.Path(f"/proc/{process['id']}/cmdline").read_bytes():
+                    continue
+                for thread in pathlib.Path(f"/proc/{process['id']}/task").iterdir():
+                    if os.sched_getscheduler(int(thread.name)) == os.SCHED_OTHER:
+                        os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+            except (OSError, PermissionError):
+                continue        # it has ended, or may not
+
     def page(self, url, before="", **options):
         return Page(self, self.ask("page", url=url, options={"before": MARKS + before, **options})["is"])
 
