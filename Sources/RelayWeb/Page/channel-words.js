@@ -24,7 +24,8 @@ export function channelText(words, app, channel, state, now) {
       const time = clockTime(now - own.since);
       const left = own.limit > 0 ? ` / ${clockTime(own.limit)}` : "";
       const warning = app.isSilent ? words.say("talking-silent") : channel.loss >= 5 ? words.say("talking-loss", { percent: channel.loss }) : "";
-      return { icon: "mic", main: words.say(own.isEmergency ? "talking-emergency" : "talking"), sub: warning, time: `${time}${left}`, label: words.say("talk-release") };
+      const main = words.say(own.isEmergency ? "talking-emergency" : "talking");
+      return { icon: "mic", main, sub: warning, time: `${time}${left}`, label: words.say("talk-release") };
     }
     case "queued":
       return {
@@ -32,9 +33,15 @@ export function channelText(words, app, channel, state, now) {
         sub: voices.length > 0 ? words.say("hearing", { name: nameOf(voices[0]) }) : "", label: words.say("talk-wait"),
       };
     case "asking":
-      return { icon: "clock", main: words.say("asking"), sub: channel.link.state === "ready" ? "" : linkText(words, channel.link), label: words.say("talk-wait") };
+      return {
+        icon: "clock", main: words.say("asking"), sub: channel.link.state === "ready" ? "" : linkText(words, channel.link),
+        label: words.say("talk-wait"),
+      };
     case "offline":
-      return { icon: "offline", main: channel.link.state === "waiting" || channel.link.state === "halted" ? words.say("offline") : words.say("link-connecting"), sub: linkText(words, channel.link), label: words.say("offline") };
+      return {
+        icon: "offline", main: words.say(["waiting", "halted"].includes(channel.link.state) ? "offline" : "link-connecting"),
+        sub: linkText(words, channel.link), label: words.say("offline"),
+      };
     case "refused":
       return { icon: "cross", main: words.say("refused"), sub: noticed(), label };
     case "hearing": {

@@ -147,11 +147,11 @@ export class LinkRules {
     return [...lost, ...code === null ? [] : [{ do: "close", code }], this.#told()];
   }
 
-  #lose(problem, code, atLeast, now, isFirm = false, what = "") {
+  #lose(problem, code, minimum, now, isFirm = false, what = "") {
     const lost = this.state === "ready" ? [{ do: "lost" }] : [];
     const longest = linkTimes.backoff.length - 1;
     if (isFirm) this.failures = longest;
-    const wait = Math.max(atLeast, linkTimes.backoff[Math.min(this.failures, longest)]);
+    const wait = Math.max(minimum, linkTimes.backoff[Math.min(this.failures, longest)]);
     this.failures = Math.min(this.failures + 1, longest);
     this.problem = problem;
     this.isFirm = isFirm;

@@ -3,6 +3,8 @@
 // It stays open between presses, because opening takes up to a second in which the first words would be lost. Its track is
 // disabled then: the browser delivers silence, and nothing of it is looked at.
 
+const problems = { NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" };
+
 export class Microphone {
   #isWanted = false;
   onblock = () => {};
@@ -21,7 +23,7 @@ export class Microphone {
         audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
       });
     } catch (error) {
-      throw new Error({ NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" }[error.name] ?? "failed");
+      throw new Error(problems[error.name] ?? "failed");
     }
     this.close();
     const [track] = stream.getAudioTracks();

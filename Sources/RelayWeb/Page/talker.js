@@ -54,7 +54,9 @@ export class Talker {
     } catch {
       return this.#over("encoder");
     }
-    current.timer = setTimeout(() => current.blocks === 0 && !current.isReleased && !this.#isQueued(current) && this.stop("microphone"), openTimeout);
+    current.timer = setTimeout(() => {
+      if (current.blocks === 0 && !current.isReleased && !this.#isQueued(current)) this.stop("microphone");
+    }, openTimeout);
     for (const session of sessions) session.begin(id, { priority, mayQueue: session.floor.hasQueue });
   }
 
@@ -172,8 +174,10 @@ export class Talker {
     if (reason === "microphone" || reason === "encoder") this.tone("fault");
     else if (!quietEnds.has(reason)) this.tone(reason === "unheard" ? "linkLost" : "deny");
     else if (reason === "completed" && current.hasGoneAhead && !next) this.tone("end");
-    const detail = current.reasons.at(-1) ?? {};
-    this.tell({ is: "over", burst: current.id, reason, cause: detail.cause, phrase: detail.phrase, sent: current.sent, priority: current.priority, wasHeld: !current.isReleased });
+    this.tell({
+      is: "over", burst: current.id, reason, cause: current.reasons.at(-1)?.cause, sent: current.sent, priority: current.priority,
+      wasHeld: !current.isReleased,
+    });
     if (next) this.#begin(next.sessions, next.options);
   }
 }

@@ -37,7 +37,8 @@ export function channelView({ words, app, channel, isCard }) {
 
   const mute = h("button", { type: "button", class: "round", onclick: () => app.setVolume(channel, channel.volume, !channel.isMuted) });
   const volume = h("input", {
-    type: "range", min: 0, max: 150, step: 5, "aria-label": words.say("volume"), oninput: event => app.setVolume(channel, event.target.value / 100, false),
+    type: "range", min: 0, max: 150, step: 5, "aria-label": words.say("volume"),
+    oninput: event => app.setVolume(channel, event.target.value / 100, false),
   });
   const microphone = h("button", { type: "button", class: "turn-on", text: words.say("mic-now"), onclick: () => app.openMicrophone() });
 
@@ -76,7 +77,8 @@ export function channelView({ words, app, channel, isCard }) {
     setIcon(symbol, text.icon);
     setText(label, text.label);
     setText(time, text.time ?? "");
-    setAttribute(talk, "aria-label", isCard && state !== "talking" && app.canTalk ? words.say("talk-channel", { name: shown(channel.name) }) : text.label);
+    const isNamed = isCard && state !== "talking" && app.canTalk;
+    setAttribute(talk, "aria-label", isNamed ? words.say("talk-channel", { name: shown(channel.name) }) : text.label);
     setAttribute(talk, "aria-pressed", channel.own !== null);
     setAttribute(talk, "aria-disabled", channel.floor.listenOnly || !app.canTalk);
     setHidden(hint, state !== "idle" && state !== "hearing" || !app.canTalk);

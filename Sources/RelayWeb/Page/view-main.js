@@ -54,7 +54,9 @@ function talkToAll({ words, app }) {
   const names = h("span", { class: "hint" });
   const button = h("button", { type: "button", class: "talk wide" },
     h("span", { class: "face" }, symbol, h("span", { class: "wide-words" }, label, names)));
-  makeHold(button, { down: holder => app.down(holder, null), up: holder => app.up(holder), toggle: holder => app.toggle(holder, null) }, "talk-all");
+  makeHold(button, {
+    down: holder => app.down(holder, null), up: holder => app.up(holder), toggle: holder => app.toggle(holder, null),
+  }, "talk-all");
   const element = h("div", { class: "all" }, button);
 
   function draw() {
@@ -68,8 +70,8 @@ function talkToAll({ words, app }) {
     setData(element, "state", state);
     setData(element, "emergency", Boolean(channel?.own?.isEmergency));
     setIcon(symbol, text?.icon ?? "mic");
-    const shownLabel = text ? `${text.main} ${text.time ?? ""}`.trim() : words.say(!app.canTalk ? "no-microphone" : selected.length > 0 ? "talk-selected" : "talk-selected-none");
-    setText(label, shownLabel);
+    const idle = !app.canTalk ? "no-microphone" : selected.length > 0 ? "talk-selected" : "talk-selected-none";
+    setText(label, text ? `${text.main} ${text.time ?? ""}`.trim() : words.say(idle));
     setText(names, words.say("talk-to", { names: (owning.length > 0 ? owning : selected).map(each => shown(each.name)).join(", ") }));
     setHidden(names, selected.length === 0 && owning.length === 0);
     setAttribute(button, "aria-pressed", channel !== null);

@@ -28,7 +28,8 @@ export function messagesView({ words, app, language }) {
         setData(play.parentNode, "emergency", entry.isEmergency);
         play.setAttribute("aria-label", isPlaying ? words.say("message-stop") : words.say("message-play", { name: name.textContent, time }));
         play.disabled = entry.isLive || Boolean(entry.problem);
-        setText(facts, [time, channel, entry.isEmergency ? words.say("message-emergency") : "", entry.problem ? words.say(entry.problem) : ""].filter(Boolean).join(" · "));
+        const keys = [entry.isEmergency ? "message-emergency" : null, entry.problem].filter(Boolean);
+        setText(facts, [time, channel, ...keys.map(key => words.say(key))].filter(Boolean).join(" · "));
         setText(length, entry.isLive ? words.say("message-live") : clockTime(entry.milliseconds));
       },
     };

@@ -54,16 +54,19 @@ export function settingsView(options) {
   dialog.append(
     h("header", {}, h("h2", { id: "settings-title", text: words.say("settings") }),
       h("button", { type: "button", class: "round", "aria-label": words.say("settings-close"), onclick: () => dialog.close() }, icon("cross"))),
-    h("section", {}, h("h3", { text: words.say("ready-channels") }), channels, h("label", { for: "more-link", text: words.say("start-label") }), add, problem),
+    h("section", {}, h("h3", { text: words.say("ready-channels") }), channels,
+      h("label", { for: "more-link", text: words.say("start-label") }), add, problem),
     h("section", {}, h("h3", { text: words.say("language") }), languageChooser(options)),
-    h("section", { hidden: !hasHeadsetKey() }, h("label", { class: "check" }, headset, h("span", {}, words.say("headset"), h("small", { class: "faint", text: words.say("headset-help") })))),
+    h("section", { hidden: !hasHeadsetKey() }, h("label", { class: "check" }, headset,
+      h("span", {}, words.say("headset"), h("small", { class: "faint", text: words.say("headset-help") })))),
     h("section", {}, h("h3", { text: words.say("button") }), button, buttonState));
 
   function draw() {
     keyed(channels, app.channels, channel => channel.id, channel => {
       const name = h("span");
       return {
-        element: h("li", { class: "row" }, name, h("button", { type: "button", text: words.say("channel-leave"), onclick: () => options.onleave(channel) })),
+        element: h("li", { class: "row" }, name,
+          h("button", { type: "button", text: words.say("channel-leave"), onclick: () => options.onleave(channel) })),
         draw() { setText(name, shown(channel.name)); },
       };
     });

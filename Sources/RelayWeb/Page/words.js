@@ -47,12 +47,15 @@ export function clockTime(milliseconds) {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
+const denials = {
+  1: "deny-taken", 2: "deny-relay", 3: "deny-alone", 4: "deny-wait", 5: "deny-listen", 6: "deny-relay", 7: "deny-queue",
+};
+const revocations = { 1: "revoke-alone", 2: "revoke-long", 3: "revoke-permission", 4: "revoke-preempted" };
+
 /** The key of the text for a refusal, by its cause (docs/relay-protocol.md, sections 7.7 and 7.9). */
 export function refusalKey({ reason, cause }) {
-  if (reason === "denied") {
-    return { 1: "deny-taken", 2: "deny-relay", 3: "deny-alone", 4: "deny-wait", 5: "deny-listen", 6: "deny-relay", 7: "deny-queue" }[cause] ?? "deny-other";
-  }
-  if (reason === "revoked") return { 1: "revoke-alone", 2: "revoke-long", 3: "revoke-permission", 4: "revoke-preempted" }[cause] ?? "revoke-other";
+  if (reason === "denied") return denials[cause] ?? "deny-other";
+  if (reason === "revoked") return revocations[cause] ?? "revoke-other";
   return {
     link: "end-link", unanswered: "end-unanswered", unheard: "end-unheard", taken: "deny-taken", microphone: "end-microphone",
     encoder: "end-encoder", stalled: "end-stalled", hidden: "end-hidden",

@@ -217,6 +217,7 @@ add("a press that waits shows its place, and talks when it is its turn", async w
   assert.equal(world.member("Ann", channel).media.length, 0);
   await bobUp();
   await world.state(ann, "talking");
+  await pause(600);
   await release();
   await world.state(ann, "idle");
   assert.ok(world.member("Ann", channel).media.length > 0);
