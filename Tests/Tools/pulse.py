@@ -95,9 +95,9 @@ class MonitorRecording:
 
 
 class Pulse:
-    """The server. A context manager; `environment` leads programs to it."""
+    """The server. A context manager; `environment` leads programs to it. `sinks`: more of them."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, sinks=()):
         self.folder = folder / "pulse"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
@@ -107,7 +107,7 @@ class Pulse:
         # The ALSA plugin asks for the default device, which these two name.
         self.environment = {**own, "PULSE_SERVER": f"unix:{self.socket}"}
         modules = [f"module-native-protocol-unix socket={self.socket} auth-anonymous=1"]
-        modules += [f"module-null-sink sink_name={name} rate={RATE} channels=1 format=s16le norewinds=1" for name in (MICROPHONE, EAR, NOWHERE)]
+        modules += [f"module-null-sink sink_name={name} rate={RATE} channels=1 format=s16le norewinds=1" for name in (MICROPHONE, EAR, NOWHERE, *sinks)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 ["pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--disallow-exit=yes",
@@ -131,6 +131,13 @@ class Pulse:
         """The environment of a program whose default devices are these: the monitor of `source`, and `sink`."""
         return {"PULSE_SERVER": self.environment["PULSE_SERVER"], "PULSE_SOURCE": f"{source}.monitor", "PULSE_SINK": sink,
                 "PULSE_COOKIE": str(self.folder / "cookie")}
+
+    def set_defaults(self, source, sink):
+        """For programs that do not look at the environment: the default devices are a microphone that hears what the sink `source`
+        plays (monitors are not offered by browsers), and `sink`."""
+        for words in (["load-module", "module-remap-source", f"master={source}.monitor", f"source_name={source}-of-all", "remix=no"],
+                      ["set-default-source", f"{source}-of-all"], ["set-default-sink", sink]):
+            subprocess.run(["pactl", *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
 
     def play(self, samples, sink=MICROPHONE):
         """Plays samples (-1…1) into a sink until they end or `silence()`."""

@@ -15,6 +15,7 @@ export function channelText(words, app, channel, state, now) {
   const { own, voices, notice } = channel;
   const nameOf = talker => shown(talker.name, words.say("talker-strange"));
   const canTalk = app.canTalk;
+  const unreadable = channel.isUnreadable ? words.say("unreadable") : "";
   const noticed = () => notice && notice.until > now
     ? words.say(notice.key, { ...notice.values, name: shown(notice.values.name ?? "", words.say("talker-strange")) }) : "";
   const label = !canTalk ? words.say("no-microphone") : words.say("talk");
@@ -49,12 +50,12 @@ export function channelText(words, app, channel, state, now) {
       const main = emergency ? words.say("hearing-emergency", { name: nameOf(emergency) })
         : voices.length === 1 ? words.say("hearing", { name: nameOf(first) })
           : words.say("hearing-many", { names: voices.map(nameOf).join(", ") });
-      return { icon: "speaker", main, sub: noticed() && `${words.say("refused")}: ${noticed()}`, label };
+      return { icon: "speaker", main, sub: unreadable || noticed() && `${words.say("refused")}: ${noticed()}`, label };
     }
     case "listening": return { icon: "ear", main: words.say("idle"), sub: words.say("listening"), label: words.say("listening") };
     default: {
       const problem = app.microphoneProblem;
-      return { icon: "mic", main: words.say("idle"), sub: noticed() || (problem ? words.say(`mic-${problem}`) : ""), label };
+      return { icon: "mic", main: words.say("idle"), sub: noticed() || unreadable || (problem ? words.say(`mic-${problem}`) : ""), label };
     }
   }
 }

@@ -19,6 +19,8 @@ export class Channel {
   /** Bursts that are heard or still to be heard, by name. */
   heard = new Map();
   level = 0;
+  /** What is said here does not open with the key of the invitation. */
+  isUnreadable = false;
   loss = 0;
 
   constructor(invitation, { identity, name, url, tell }) {
@@ -66,9 +68,11 @@ export class Channel {
         break;
       case "uplink": this.#uplink(event); break;
       case "began":
+        this.isUnreadable = false;
         this.heard.set(event.talker.burst, event.talker);
         this.level = 0;
         break;
+      case "unreadable": this.isUnreadable = true; break;
       case "loss": this.loss = event.percent; break;
       case "lost-hearing": this.notify("end-unheard");
     }

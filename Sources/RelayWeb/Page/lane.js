@@ -11,6 +11,8 @@ const historyLength = 2 * lagMax + overlap;
 const concealMax = 4800;
 /** So much more than the target is left alone. */
 const slack = 1920;
+/** What is left out is a fifth of what is played, and far behind a quarter: docs/relay-protocol.md, section 18.2. */
+const farBehind = 48000, [wholeNear, wholeFar] = [5, 4];
 const ramp = 240;
 
 /** The distance, within the range of voices, at which `samples` from `at` on is most like itself. */
@@ -39,6 +41,8 @@ export class Lane {
   #concealed = 0;
   #lag = 0;
   #waited = 0;
+  /** So much is played as it is before the next period is left out. */
+  #whole = 0;
 
   /** @param {number} target how much waits before it begins, in samples */
   constructor(target) {
@@ -107,7 +111,9 @@ export class Lane {
     const there = this.#write - this.#read;
     if (there === 0) return this.#runDry();
     const excess = there - this.target - slack;
-    const made = excess > 0 && there > block + lagMax + overlap ? this.#shortened() : this.#taken(Math.min(block, there));
+    const mayShorten = excess > 0 && this.#whole <= 0 && there > block + lagMax + overlap;
+    const made = mayShorten ? this.#shortened(excess > farBehind) : this.#taken(Math.min(block, there));
+    this.#whole -= made.length;
     if (this.#concealed > 0) this.#join(made);
     this.#give(made);
     return true;
@@ -120,7 +126,7 @@ export class Lane {
   }
 
   /** One block, with one period of the voice left out. */
-  #shortened() {
+  #shortened(isFar) {
     const all = new Float32Array(block + lagMax);
     for (let index = 0; index < all.length; index++) all[index] = this.#buffer[this.#read + index & capacity - 1];
     const lag = bestLag(all, 0, overlap);
@@ -131,6 +137,7 @@ export class Lane {
     }
     this.#read += block + lag;
     this.leftOut += lag;
+    this.#whole = lag * (isFar ? wholeFar : wholeNear);
     return made;
   }
 

@@ -7,11 +7,14 @@ import { burstName, parseRtp, rtpLength } from "./rtp.js";
 import { openFrame, parseSframe, sframeKey } from "./sframe.js";
 
 const keysMax = 32;
+/** So many packets of a burst that do not open, and none that does: the invitation has another key. */
+const unopenedMin = 25;
 
 /** Its methods run one after the other: whoever calls them awaits them. */
 export class Listener {
   #keys = new Map();
   #answers = null;
+  #unopened = { burst: null, count: 0 };
 
   /** @param parts { keyring, queries, clock, send(kind, fields), tell(event) } */
   constructor(parts) {
@@ -73,8 +76,17 @@ export class Listener {
     if (admission !== "open") return;
     const key = await this.#key(place.burst, sframe.keyId);
     const payload = key && await openFrame(key, sframe, packet.subarray(0, rtpLength), packet.subarray(rtpLength));
-    if (!payload) return void this.downlink.drop();
+    if (!payload) {
+      this.downlink.drop();
+      return this.#noteUnopened(place.burst);
+    }
+    this.#unopened = { burst: place.burst, count: -Infinity };
     await this.#perform(this.downlink.opened(place.burst, header, payload, receivedAt, isRepaired, this.clock()));
+  }
+
+  #noteUnopened(burst) {
+    if (this.#unopened.burst !== burst) this.#unopened = { burst, count: 0 };
+    if (++this.#unopened.count === unopenedMin) this.tell({ is: "unreadable" });
   }
 
   #key(name, keyId) {

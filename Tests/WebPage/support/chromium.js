@@ -1,8 +1,8 @@
 // Chromium by its remote debugging pipe: no package and no port is needed.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, extname, join } from "node:path";
 
 const programs = ["/usr/lib/chromium/chromium", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
@@ -12,14 +12,15 @@ export class Chromium {
   #buffer = Buffer.alloc(0);
   pages = new Map();
 
-  /** @param {string} microphone a WAV file that the microphone hears */
+  /** @param {string | null} microphone a WAV file that the microphone hears; null: sound comes and goes by the machine's own devices */
   async start(microphone, more = []) {
     const program = process.env.CHROMIUM ?? programs.find(existsSync);
     if (!program) throw new Error("there is no chromium: apt-get install chromium");
     this.profile = mkdtempSync(join(tmpdir(), "web-page-"));
+    const heard = microphone === null ? [] : ["--use-fake-device-for-media-stream", `--use-file-for-fake-audio-capture=${microphone}`];
     this.process = spawn(program, [
       "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", `--user-data-dir=${this.profile}`,
-      "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", `--use-file-for-fake-audio-capture=${microphone}`,
+      "--use-fake-ui-for-media-stream", ...heard,
       "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", ...more, "about:blank",
     ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
     [, , , this.toBrowser, this.fromBrowser] = this.process.stdio;
@@ -48,8 +49,8 @@ export class Chromium {
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
   }
 
-  /** A page of its own person: nothing is shared with others. */
-  async page(url, { before = "", language = "en-US", width = 390, height = 800, dark = false, mobile = false } = {}) {
+  /** A page of its own person: nothing is shared with others. `files`: a folder with the page's files, in place of the server's. */
+  async page(url, { before = "", language = "en-US", width = 390, height = 800, dark = false, mobile = false, files = null } = {}) {
     const { browserContextId } = await this.send("Target.createBrowserContext");
     const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId, width, height });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
@@ -63,6 +64,8 @@ export class Chromium {
     if (mobile) await page.send("Emulation.setTouchEmulationEnabled", { enabled: true });
     await page.colours(dark);
     if (before) await page.send("Page.addScriptToEvaluateOnNewDocument", { source: before });
+    page.files = files;
+    if (files) await page.send("Fetch.enable", { patterns: [{ urlPattern: "https://*" }] });
     await page.send("Page.navigate", { url });
     return page;
   }
@@ -88,7 +91,19 @@ class Page {
     if (method === "Runtime.exceptionThrown") this.errors.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
     if (method === "Runtime.consoleAPICalled" && ["error", "warning"].includes(params.type)) this.errors.push(params.args.map(each => each.value ?? each.description).join(" "));
     if (method === "Log.entryAdded" && params.entry.level !== "info" && params.entry.level !== "verbose") this.errors.push(`${params.entry.source}: ${params.entry.text} ${params.entry.url ?? ""}`);
+    if (method === "Fetch.requestPaused") this.#fulfil(params).catch(error => this.errors.push(String(error)));
     if (method === "Network.requestWillBeSent") this.requests.push(params.request.url);
+  }
+
+  async #fulfil({ requestId, request }) {
+    const { pathname } = new URL(request.url);
+    const name = pathname === "/" ? "index.html" : basename(pathname);
+    const type = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".json": "application/json" }[extname(name)] ?? "text/html";
+    const file = join(this.files, name);
+    await this.send("Fetch.fulfillRequest", {
+      requestId, responseCode: existsSync(file) ? 200 : 404, responseHeaders: [{ name: "Content-Type", value: `${type}; charset=utf-8` }],
+      body: existsSync(file) ? readFileSync(file, "base64") : "",
+    });
   }
 
   /** Without motion: a processor without graphics paints nothing else for long. */

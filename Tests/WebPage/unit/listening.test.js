@@ -253,8 +253,8 @@ test("a lane that is far behind catches up without a break in the voice", () => 
   lane.finish();
   const heard = pulled(lane, 96000);
   const end = heard.findLastIndex(sample => sample !== 0);
-  assert.ok(end < 96000 * 0.85, `ends at ${end}`);
-  assert.ok(end > 96000 * 0.7, `ends at ${end}`);
+  assert.ok(end < 96000 * 0.87, `ends at ${end}`);
+  assert.ok(end > 96000 / 1.25, `ends at ${end}: faster than by a quarter`);
   let step = 0;
   for (let index = 1; index < end; index++) step = Math.max(step, Math.abs(heard[index] - heard[index - 1]));
   assert.ok(step < 0.03, `a step of ${step}`);
