@@ -238,6 +238,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
             pump()
         case .pong(let number): pulse.pong(number, at: .now)
         case .answer(let number, let isEnd, let bytes): take(answer: number, bytes, isEnd: isEnd)
+        case .media: tell(.violation("a message that only a client sends"))
         }
     }
 
