@@ -25,7 +25,10 @@ DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := espeak-ng speech-dispatcher speech-dispatcher-espeak-ng pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
-  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client nodejs chromium iptables openssl
+  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
+
+# Where the tests of links over TLS and of the page run: not in a root of another release.
+WEB_PACKAGES := nodejs chromium iptables openssl
 
 .PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist docs api-check apt-repository
 
@@ -42,7 +45,7 @@ deps:
 demo-deps:
 	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES)
 test-deps:
-	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES) $(DEB_PACKAGES)
+	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES) $(WEB_PACKAGES) $(DEB_PACKAGES)
 	@Tests/unpack-package ofono
 
 build:

@@ -8,7 +8,8 @@ do {
         "CSodium", "CNgtcp2", "CPulse", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings",
         "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
-        "Calls", "PTTBus", "Audio", "Nearby", "WebSocketClient", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
+        "Calls", "PTTBus", "Audio", "Nearby", "WebSocketClient", "RelayClient", "Recordings", "Accessories",
+        "AccessorySetup",
         "ChannelService", "Headsets", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {

@@ -27,7 +27,8 @@ import Testing
 
     private static let messages: [WebSealedMessage] = [
         .control([1, 2, 3]), .control([UInt8](repeating: 7, count: 16_384)), .acknowledgement(4_000_000_000),
-        .media([128] + [UInt8](repeating: 5, count: 1_159)), .ping(0), .pong(.max), .answer(number: 1, isEnd: true, bytes: []),
+        .media([128] + [UInt8](repeating: 5, count: 1_159)), .ping(0), .pong(.max),
+        .answer(number: 1, isEnd: true, bytes: []),
         .answer(number: .max, isEnd: false, bytes: [UInt8](repeating: 9, count: 16_384)),
     ]
 
