@@ -180,7 +180,7 @@ import Testing
         let lines = Lines()
         let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
-            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil, web: nil,
             ending: ending, logger: Logger(label: "reload") { _ in lines },
             read: {
                 try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
@@ -241,7 +241,7 @@ import Testing
         let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
             started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar,
-            pushes: endpoint, ending: ending, logger: Logger(label: "reload") { _ in lines },
+            pushes: endpoint, web: nil, ending: ending, logger: Logger(label: "reload") { _ in lines },
             read: {
                 let successor = successor.withLock { $0 }
                 return try SettingsFile.read(

@@ -41,7 +41,7 @@ import Testing
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         _ = try state.channels(named: ["Team"])
         _ = state.operatorToken(quiet("state"))
-        _ = try state.pushServerIdentity([.host("localhost")], logger: quiet("state"))
+        _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
         let identity = state.identity
         var files: [String: [UInt8]] = [:]
         try state.store.close()
@@ -71,7 +71,7 @@ import Testing
             do {
                 let state = try RelayState.open(folder.path, logger: quiet("state"))
                 _ = state.operatorToken(quiet("state"))
-                _ = try state.pushServerIdentity([.host("localhost")], logger: quiet("state"))
+                _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                 #expect(state.identity.pin == identity.pin, "\(place): the relay has another key")
                 #expect(try state.store.channels().count == 1, "\(place): the relay has other records")
                 if folder.names.contains("\(name).damaged-1") { replaced += 1 }
@@ -132,7 +132,7 @@ import Testing
                 do {
                     let state = try RelayState.open(folder.path, logger: quiet("state"))
                     _ = state.operatorToken(quiet("state"))
-                    _ = try state.pushServerIdentity([.host("localhost")], logger: quiet("state"))
+                    _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                     #expect(folder.names.contains("\(name).damaged-1"))
                     rmdir("\(path).damaged-1")
                 } catch {
