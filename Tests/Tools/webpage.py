@@ -24,9 +24,10 @@ class Failed(SystemExit):
 class Browser:
     """One Chromium. A context manager: leaving it ends the browser."""
 
-    def __init__(self, environment=None, microphone="", flags=()):
+    def __init__(self, environment=None, microphone="", flags=(), within=()):
+        """`within`: what is before its command, such as ip netns exec."""
         self.process = subprocess.Popen(
-            ["node", "--experimental-default-type=module", "--no-warnings", ROOT / "Tests/WebPage/support/driver.js", microphone, *flags],
+            [*within, "node", "--experimental-default-type=module", "--no-warnings", ROOT / "Tests/WebPage/support/driver.js", microphone, *flags],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
         self.numbers, self.waiting, self.lock = itertools.count(1), {0: queue.Queue()}, threading.Lock()
         ready = self.waiting[0]
