@@ -25,7 +25,7 @@ DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
 TEST_PACKAGES := espeak-ng speech-dispatcher speech-dispatcher-espeak-ng pulseaudio pulseaudio-utils pipewire wireplumber pipewire-pulse alsa-utils sox strace procps iproute2 python3-venv opus-tools protobuf-compiler systemd \
-  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client
+  modemmanager mandoc rtkit zbar-tools avahi-daemon shellcheck codespell curl nghttp2-client nodejs chromium iptables openssl
 
 .PHONY: demo test test-debian-13 deps demo-deps test-deps build programs release test-programs unit vm vm-accessories vm-dbus-broker vm-debian-13 lint format bench fuzz install install-pttd install-pttrelay deb deb-deps dist docs api-check apt-repository
 
@@ -168,7 +168,8 @@ api-check: deps
 deb-deps:
 	@Tests/install-packages $(DEB_PACKAGES)
 
-# Figures, by hand; only the cycles fail, when memory or descriptors grow. Each script installs what it compares with: Mumble, PulseAudio, an X server.
+# Figures, by hand; only cycles and pages fail, when memory or descriptors grow. Each script installs what it compares with: Mumble,
+# PulseAudio, an X server. Benchmarks/tunnel is not among them: it needs root.
 bench: deps release test-programs
 	Benchmarks/latency
 	Benchmarks/voice
@@ -178,3 +179,4 @@ bench: deps release test-programs
 	Benchmarks/load
 	Benchmarks/returning
 	Benchmarks/cycles
+	Benchmarks/pages

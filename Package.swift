@@ -56,6 +56,13 @@ let nio: [Target.Dependency] = [
     .product(name: "HTTPTypes", package: "swift-http-types"),
 ]
 
+/// The same for a client of WebSockets.
+let webSocket: [Target.Dependency] = [
+    .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+    .product(name: "NIOTLS", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
+    .product(name: "NIOWebSocket", package: "swift-nio"), .product(name: "NIOSSL", package: "swift-nio-ssl"),
+]
+
 let package = Package(
     name: "pttd",
     products: [
@@ -124,6 +131,7 @@ let package = Package(
             // Not compiled here: the source of Generated/, and how it is made.
             exclude: ["relay.proto", "Makefile"]),
         module("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
+        module("WebSocketClient", ["Reactor"] + webSocket),
         module("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
         module("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
 
@@ -140,7 +148,10 @@ let package = Package(
         module("Audio", ["CALSA", "COpus", "CSpeexDSP", "CLinux", "Vocabulary", "MonotonicTime", log]),
         module(
             "RelayClient",
-            ["QUIC", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor", log]),
+            [
+                "QUIC", "WebSocketClient", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime",
+                "Reactor", log,
+            ]),
 
         // Layer 4
         module("Recordings", ["COgg", "COpus", "Audio", "Files", "Reactor", "Vocabulary", "MonotonicTime", log]),
@@ -196,7 +207,7 @@ let package = Package(
             "pttd",
             [
                 "Bridge", "DaemonAPI", "Headsets", "Accessories", "AccessorySetup", "ChannelService", "RelayClient",
-                "RelayServer",
+                "WebSocketClient", "RelayServer",
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "Vocabulary", "MonotonicTime",
@@ -255,6 +266,9 @@ let package = Package(
         tests(
             "QUIC", named: "QUIC",
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
+        tests(
+            "WebSocketClient", named: "WebSocketClient",
+            ["WebTestSupport", "Cryptography", "Reactor"] + webSocket),
         tests("DBus", named: "DBus", ["BusTestSupport", "CDBus", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
@@ -311,9 +325,8 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "QUIC", "RelayProtocol", "SFrame", "Cryptography", "Audio", "Vocabulary",
-                "MonotonicTime", "Reactor",
-                "CLinux", log,
+                "RelayClient", "RelayWeb", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol", "SFrame",
+                "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", log,
             ]),
         tests("RelayWeb", named: "RelayWeb", [.product(name: "NIOHTTP1", package: "swift-nio")]),
         tests(
@@ -338,6 +351,7 @@ let package = Package(
             "pttd", named: "pttd",
             [
                 "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient",
+                "WebSocketClient",
                 "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SpokenPrompts",
@@ -398,6 +412,10 @@ let package = Package(
 
         // What the tests of several modules, the demonstration and the benchmark use.
         .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
+        // Servers and proxies on loopback, for links over TLS.
+        .target(
+            name: "WebTestSupport", dependencies: ["Cryptography"] + webSocket, path: "Tests/Support/WebTestSupport",
+            swiftSettings: swiftSettings),
         // A small BlueZ for the rules of accessories. It sees what the module keeps to itself.
         .target(
             name: "AccessoryTestSupport", dependencies: ["Accessories", "BlueZ", "MonotonicTime"],

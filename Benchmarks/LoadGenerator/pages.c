@@ -26,7 +26,7 @@ struct visitor {
     bool gives_up;
 };
 static struct visitor *visitors;
-static unsigned long joins, given_up, bursts, denials, spoken, heard_count;
+static unsigned long joins, given_up, lost, bursts, denials, spoken, heard_count;
 
 static void heard_one(uint64_t sent) { (void)sent, heard_count++; }
 
@@ -54,7 +54,9 @@ static void leave(struct member *member, struct visitor *visitor, uint64_t now) 
 
 static void act(struct member *member, struct visitor *visitor, uint64_t now, bool is_open) {
     if (visitor->doing != away) protocol->tend(member);
-    bool goes = visitor->doing != away && (!is_open || now >= visitor->leaves_at);
+    bool is_lost = visitor->doing != away && web_is_lost(member);
+    bool goes = visitor->doing != away && (is_lost || !is_open || now >= visitor->leaves_at);
+    lost += is_lost;
     if (visitor->doing == talking && goes) web_release_floor(member);
     if (goes) return leave(member, visitor, now);
     switch (visitor->doing) {
@@ -123,7 +125,7 @@ int pages(int count, char **arguments) {
     protocol = &web_protocol;
     read_channels();
     on_heard = heard_one;
-    floor_may_be_denied = true;
+    floor_may_be_denied = members_return = true;
     srand(20);
     all_members = calloc((size_t)member_count, sizeof *all_members);
     visitors = calloc((size_t)member_count, sizeof *visitors);
@@ -135,8 +137,8 @@ int pages(int count, char **arguments) {
         run(now_monotonic() + quiet_s * 1000000000ull, false);
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        printf("{\"seconds\":%lu,\"joins\":%lu,\"given_up\":%lu,\"bursts\":%lu,\"denials\":%lu,\"spoken\":%lu,\"heard\":%lu,"
-               "\"memory_kb\":%ld,\"descriptors\":%d}\n", (now_monotonic() - start) / 1000000000u, joins, given_up, bursts, denials, spoken,
+        printf("{\"seconds\":%lu,\"joins\":%lu,\"given_up\":%lu,\"lost\":%lu,\"bursts\":%lu,\"denials\":%lu,\"spoken\":%lu,\"heard\":%lu,"
+               "\"memory_kb\":%ld,\"descriptors\":%d}\n", (now_monotonic() - start) / 1000000000u, joins, given_up, lost, bursts, denials, spoken,
                heard_count, resident_kilobytes(pid), descriptors(pid));
         fflush(stdout);
     }

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 enum { client_hello = 1, relay_hello = 2, client_proof = 3, sealed = 16 };
-enum { control = 1, acknowledgement = 2, ping = 3, pong = 4 };
+enum { control = 1, acknowledgement = 2, ping = 3, pong = 4, media_up = 6 };
 enum { secret_bytes = 32, hash_bytes = 32, iv_bytes = 12, key_bytes = 16, signature_bytes = 64, silence_s = 15 };
 // What waits in the member's own queue beyond what the kernel takes (section 21.4).
-enum { kernel_backlog = 16 * 1024, waiting_max = 128, age_max_ms = 500 };
+enum { kernel_backlog = 4 * 1024, waiting_max = 128, age_max_ms = 500 };
 
 enum stage { closed, shaking_hands, upgrading, greeted, proven };
 
@@ -45,11 +45,21 @@ struct web_member {
     gnutls_privkey_t identity;
     gnutls_datum_t public_key;
     uint64_t spoke_at;
+    // The connection is over; only where members return.
+    bool is_lost;
     // A talker's packets that the kernel has no room for, oldest first.
     struct waiting *waiting;
     int waiting_first, waiting_count;
     struct web_counts counts;
 };
+
+static void lose(struct web_member *w, const char *why) {
+    if (!members_return) {
+        fprintf(stderr, "load: member %d: %s\n", w->member->number, why);
+        exit(1);
+    }
+    w->is_lost = true;
+}
 
 // ---- WebSocket ----
 
@@ -65,7 +75,8 @@ static void send_frame(struct web_member *w, int opcode, const uint8_t *head, si
     memcpy(frame + at, head, head_length);
     memcpy(frame + at + head_length, body, length);
     for (size_t i = 0; i < total; i++) frame[at + i] ^= mask[i & 3];
-    if (!send_all(w->tls, w->tcp, frame, at + total)) fail("the relay closed a connection");
+    if (w->is_lost) return;
+    if (!send_all(w->tls, w->tcp, frame, at + total)) lose(w, "the relay closed the connection");
     w->spoke_at = now_monotonic();
 }
 
@@ -74,7 +85,7 @@ static void ask_for_upgrade(struct web_member *w) {
     int length = snprintf(request, sizeof request,
         "GET /pttd/1 HTTP/1.1\r\nHost: %s:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: bG9hZCBvZiBhIHJlbGF5IQ==\r\nSec-WebSocket-Protocol: pttd.1\r\n\r\n", target.host, target.port);
-    if (!send_all(w->tls, w->tcp, (uint8_t *)request, (size_t)length)) fail("the relay closed a connection");
+    if (!send_all(w->tls, w->tcp, (uint8_t *)request, (size_t)length)) lose(w, "the relay closed the connection");
     w->stage = upgrading;
 }
 
@@ -86,11 +97,16 @@ static void nonce_of(struct direction *direction, uint8_t *nonce) {
     direction->counter++;
 }
 static void send_sealed(struct web_member *w, int kind, const uint8_t *plain, size_t length) {
-    uint8_t message[1024] = {(uint8_t)kind}, nonce[iv_bytes];
+    uint8_t message[2048] = {(uint8_t)kind}, nonce[iv_bytes];
     size_t size = sizeof message - 1;
     nonce_of(&w->up, nonce);
     if (gnutls_aead_cipher_encrypt(w->up.cipher, nonce, iv_bytes, NULL, 0, tag_bytes, plain, length, message + 1, &size)) fail("seal");
     send_frame(w, 2, message, 1, message + 1, size);
+}
+static void send_media(struct web_member *w, const uint8_t *packet, size_t length) {
+    uint8_t plain[media_max + 1] = {media_up};
+    memcpy(plain + 1, packet, length);
+    send_sealed(w, sealed, plain, length + 1);
 }
 static void send_control(struct web_member *w, const uint8_t *message, size_t length) {
     uint8_t plain[message_max + 1] = {control};
@@ -251,9 +267,11 @@ static size_t take(struct web_member *w) {
     if (length == 126) length = (size_t)bytes[2] << 8 | bytes[3];
     if (have < head + length) return 0;
     if ((bytes[0] & 15) == 8) {
-        fprintf(stderr, "load: member %d: the relay closed with %d %.*s\n", w->member->number,
-                length > 1 ? bytes[head] << 8 | bytes[head + 1] : 0, length > 2 ? (int)length - 2 : 0, bytes + head + 2);
-        exit(1);
+        char why[200];
+        snprintf(why, sizeof why, "the relay closed with %d %.*s", length > 1 ? bytes[head] << 8 | bytes[head + 1] : 0,
+                 length > 2 ? (int)length - 2 : 0, bytes + head + 2);
+        lose(w, why);
+        return 0;
     }
     if (bytes[0] == 0x82) binary_came(w, bytes + head, length);
     else if (bytes[0] == 0x89) send_frame(w, 10, bytes + head, length, bytes, 0);
@@ -266,16 +284,17 @@ static void receive(struct web_member *w) {
     for (;;) {
         if (w->stage == shaking_hands) {
             int status = gnutls_handshake(w->tls);
-            if (status < 0 && gnutls_error_is_fatal(status)) fail(gnutls_strerror(status));
+            if (status < 0 && gnutls_error_is_fatal(status)) lose(w, gnutls_strerror(status));
             if (status < 0) return;
             ask_for_upgrade(w);
         }
         // One record, so that its stamp is known.
         ssize_t got = gnutls_record_recv(w->tls, bytes, sizeof bytes);
         if (got == GNUTLS_E_AGAIN || got == GNUTLS_E_INTERRUPTED) return;
-        if (got <= 0) fail("the relay closed a connection");
+        if (got <= 0) return lose(w, "the relay closed the connection");
         inbox_add(&w->in, bytes, (size_t)got);
         for (size_t used; (used = take(w));) inbox_drop(&w->in, used);
+        if (w->is_lost) return;
     }
 }
 
@@ -294,7 +313,7 @@ static void flush(struct web_member *w) {
         bool is_old = now - oldest->since > age_max_ms * 1000000ull;
         if (!is_old && !has_room(w)) return;
         if (is_old) w->counts.dropped++;
-        else send_frame(w, 2, oldest->bytes, oldest->length, oldest->bytes, 0);
+        else send_media(w, oldest->bytes, oldest->length);
         w->waiting_first = (w->waiting_first + 1) % waiting_max;
         w->waiting_count--;
     }
@@ -302,7 +321,7 @@ static void flush(struct web_member *w) {
 
 static void tend(struct member *member) {
     struct web_member *w = member->state;
-    if (!w || w->stage == closed) return;
+    if (!w || w->stage == closed || w->is_lost) return;
     receive(w);
     flush(w);
     if (!member->joined) return;
@@ -325,6 +344,7 @@ void web_connect(struct member *member) {
     setsockopt(w->tcp, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &backlog, sizeof backlog);
     w->tls = begin_tls(w->tcp);
     w->stage = shaking_hands;
+    w->is_lost = false;
     w->spoke_at = now_monotonic();
 }
 
@@ -364,6 +384,10 @@ void web_ask_for_floor(struct member *talker) {
     send_control(w, message, floor_request_message(&w->media, message));
 }
 bool web_has_floor(const struct member *talker) { return ((struct web_member *)talker->state)->media.granted; }
+bool web_is_lost(const struct member *member) {
+    const struct web_member *w = member->state;
+    return w && w->is_lost;
+}
 bool web_is_denied(const struct member *talker) { return ((struct web_member *)talker->state)->media.denied; }
 void web_release_floor(struct member *talker) {
     struct web_member *w = talker->state;
@@ -389,7 +413,7 @@ static void talk(struct member *talker, size_t length, uint64_t sent) {
     size_t size = media_packet(&w->media, packet, length, sent);
     w->counts.sent++;
     flush(w);
-    if (!w->waiting_count && has_room(w)) return send_frame(w, 2, packet, size, packet, 0);
+    if (!w->waiting_count && has_room(w) && size <= media_max) return send_media(w, packet, size);
     if (!w->waiting) w->waiting = calloc(waiting_max, sizeof *w->waiting);
     if (w->waiting_count == waiting_max || size > media_max) {
         w->counts.dropped++;

@@ -8,6 +8,8 @@ void web_connect(struct member *member);
 // Ends it: with Leave, without a word, or by a reset of the connection.
 enum leave { polite_leave, shut_leave, reset_leave };
 void web_leave(struct member *member, enum leave how);
+// Whether the relay ended it; only where members return.
+bool web_is_lost(const struct member *member);
 void web_ask_for_floor(struct member *talker);
 bool web_has_floor(const struct member *talker);
 bool web_is_denied(const struct member *talker);

@@ -16,6 +16,10 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     public var serviceStatus = "connecting"
     /// Why the service is not ready; empty when it is.
     public var serviceStatusDetail = ""
+    /// How the relay is reached: "QUIC", "TLS" or "TLS through proxy HOST:PORT"; empty while it is not.
+    public var path = ""
+    /// Why not by QUIC; empty when it is.
+    public var pathReason = ""
     /// "halfDuplex", "fullDuplex" or "listenOnly".
     public var transmissionMode = "halfDuplex"
     /// Whether a transmission is in progress.
@@ -40,7 +44,8 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
 
     // Not in the documents for scripts: the image's bytes.
     private enum CodingKeys: String, CodingKey {
-        case uuid, name, imageName, serviceStatus, serviceStatusDetail, transmissionMode, transmitting, transmitSource
+        case uuid, name, imageName, serviceStatus, serviceStatusDetail, path, pathReason, transmissionMode,
+            transmitting, transmitSource
         case queuePosition, inputLevel
         case activeRemoteParticipant, remoteParticipants, accessoryButtonEventsEnabled, owner, media
     }
@@ -84,7 +89,8 @@ public struct ChannelProperties: BusProperties, Hashable, Codable {
     public static let table: [BusProperty<Self>] = [
         .init("UUID", \.uuid), .init("Name", \.name), .init("ImageName", \.imageName),
         .init("ImageData", \.imageData), .init("ServiceStatus", \.serviceStatus),
-        .init("ServiceStatusDetail", \.serviceStatusDetail), .init("TransmissionMode", \.transmissionMode),
+        .init("ServiceStatusDetail", \.serviceStatusDetail), .init("Path", \.path),
+        .init("PathReason", \.pathReason), .init("TransmissionMode", \.transmissionMode),
         .init("Transmitting", \.transmitting), .init("TransmitSource", \.transmitSource),
         .init("QueuePosition", \.queuePosition),
         .init("InputLevel", \.inputLevel, { .double($0) }, { $0.get(Double.self).flatMap { $0.isFinite ? $0 : nil } }),

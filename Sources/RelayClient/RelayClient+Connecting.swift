@@ -1,20 +1,155 @@
-// A link's attempts to connect, and the events of the current attempt's connection.
+// A link's connections: the attempts, which of them is used, and their events.
 import Logging
 import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
+import WebSocketClient
 
 extension RelayClient {
-    /// Begins an attempt, at the next of the relay's addresses.
+    /// Begins an attempt.
     func connect() {
         attempt += 1
+        choose(.connect(hasTLS: webPlace != nil))
+    }
+
+    /// Ends the attempt; nothing that still comes of it counts.
+    func close(_ code: RelayCloseCode) {
+        attempt += 1
+        quicAttempt += 1
+        let isSilent = core.isLostInSilence
+        for transport in transports.values { transport.close(code) }
+        (transport, transports, path) = (nil, [:], nil)
+        choose(.closed(isSilent: isSilent))
+    }
+
+    /// The connection over QUIC, whatever it is for.
+    var quic: QUICTransport? { transports[.quic] as? QUICTransport }
+
+    /// Where links over TLS are taken, as far as is known; nil: nowhere.
+    private var webPlace: RelayPlace? {
+        let relay = core.relay
+        return (core.webPlace ?? relay.web)?.place(besides: relay.host)
+    }
+
+    // MARK: The choice of the path
+
+    /// Tells the rules of the path, and does what they say.
+    func choose(_ event: PathChoiceStateMachine.Event) {
+        let actions = choice.handle(event, at: .now)
+        core.hasOtherPath = choice.hasAlternative
+        for action in actions {
+            switch action {
+            case .open(.quic): connectOverQUIC()
+            case .open(.tls): connectOverTLS()
+            case .close(let kind): drop(kind)
+            case .use(let kind): use(kind)
+            case .join: joinAgain()
+            case .moved: moved()
+            case .stay: call(.moveEnded)
+            case .fail(let error): take(.connectionEnded(error))
+            }
+        }
+        armChoice()
+    }
+
+    /// After each event of the rules: whether it is quiet, and whether there may be another path by now.
+    func followChoice() {
+        if !choice.hasTLS, core.webPlace != nil {
+            choice.hasTLS = true
+            core.hasOtherPath = choice.hasAlternative
+        }
+        if choice.wantsQuiet, core.isQuiet != isQuiet {
+            isQuiet = core.isQuiet
+            let attempt = attempt
+            // Not at once: this may be within `carryOut`.
+            loop.execute { [weak self] in
+                self?.assumeIsolated { client in
+                    guard attempt == client.attempt else { return }
+                    client.choose(.quiet(client.core.isQuiet))
+                }
+            }
+        }
+    }
+
+    private func armChoice() {
+        choiceTimer?.cancel()
+        choiceTimer = choice.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.choose(.deadline) } }
+        }
+    }
+
+    private func drop(_ kind: LinkKind) {
+        if kind == .quic { quicAttempt += 1 }
+        guard let dropped = transports.removeValue(forKey: kind) else { return }
+        dropped.close(.none)
+        forget(dropped)
+    }
+
+    /// It was the one on which early data may have gone.
+    private func forget(_ dropped: any RelayTransport) {
+        guard dropped === transport else { return }
+        transport = nil
+        call(.joinLost)
+    }
+
+    private func use(_ kind: LinkKind) {
+        guard let used = transports[kind] else { return }
+        transport = used
+        core.isReliable = used.isReliable
+        isQuiet = false
+        note(path: kind)
+        take(.connected)
+        if used === transport { used.keepAlive = core.keepAlive }
+    }
+
+    private func joinAgain() {
+        guard let next = transports[.quic] else { return }
+        logger.info("moving back to QUIC")
+        call(.moveBegan)
+        next.keepAlive = RelayClientStateMachine.joinKeepAlive
+        _ = next.send(core.joinMessage)
+    }
+
+    private func moved() {
+        // What is still told of the old one does not count, nor do questions about it.
+        attempt += 1
+        isVerifying = false
+        let old = transports.removeValue(forKey: .tls)
+        transport = transports[.quic]
+        core.isReliable = false
+        old?.close(.none)
+        note(path: .quic)
+    }
+
+    private func note(path kind: LinkKind) {
+        let proxy = webPlace.flatMap { network.proxy.proxy(for: $0.host) }
+        let why: RelayPathReason = network.transport == .tls ? .configured : .noAnswerOverUDP
+        let path: RelayPath = kind == .quic ? .quic : .tls(proxy: proxy.map { "\($0)" }, why)
+        self.path = path
+        switch path {
+        case .quic: logger.info("path to the relay", metadata: ["path": "\(path)"])
+        case .tls(_, let why): logger.info("path to the relay", metadata: ["path": "\(path)", "why": "\(why)"])
+        }
+    }
+
+    /// The connection is given up, because nothing is heard on it.
+    func lost(_ lost: any RelayTransport, _ error: RelayLinkError) {
+        guard lost === transport else { return }
+        take(choice.hasAlternative ? .pathLost : .connectionEnded(error))
+    }
+
+    // MARK: Attempts
+
+    /// Begins a connection over QUIC, at the next of the relay's addresses.
+    private func connectOverQUIC() {
+        quicAttempt += 1
         let relay = core.relay
         if let address = SocketAddress(relay.host, port: relay.port) {
             know([address])
             return connect(to: address)
         }
-        let (attempt, host, port) = (attempt, relay.host, relay.port)
+        let (number, host, port) = (quicAttempt, relay.host, relay.port)
         Task {
             let result: Result<[SocketAddress], QUICError>
             do throws(QUICError) {
@@ -23,53 +158,66 @@ extension RelayClient {
                 result = .failure(error)
             }
             // Another attempt, or a leave, may have come meanwhile.
-            guard attempt == self.attempt, transport == nil else { return }
+            guard number == quicAttempt, transports[.quic] == nil else { return }
             switch result {
             case .success(let addresses):
                 know(addresses)
                 // Those without a way would only use up an attempt's time; a way may come while one is made, though.
                 let reachable = known.addresses.filter { route($0) != nil }
                 guard let address = addressTurns.next(of: reachable.isEmpty ? known.addresses : reachable) else {
-                    return take(.connectionEnded(.unreachable("'\(host)' has no address")))
+                    return choose(.ended(.quic, .unreachable("'\(host)' has no address"), isSilent: false))
                 }
                 connect(to: address)
-            case .failure(let error): take(.connectionEnded(.unreachable("\(error)")))
+            case .failure(let error): choose(.ended(.quic, .unreachable("\(error)"), isSilent: false))
             }
         }
     }
 
     private func connect(to address: SocketAddress) {
         do throws(QUICError) {
-            let transport = try RelayTransport(
+            let transport = try QUICTransport(
                 address: address, relay: core.relay, identity: identity, returning: returning(to: address),
                 client: self, logger: logger)
+            transports[.quic] = transport
+            // On a link that has none yet, what is sent early goes here.
+            guard self.transport == nil else { return }
             self.transport = transport
+            core.isReliable = false
             if transport.offersEarlyData { offerEarlyData() }
         } catch {
             // Not at once: this may be within `carryOut`.
-            let attempt = attempt
+            let number = quicAttempt
             loop.execute { [weak self] in
                 self?.assumeIsolated { client in
-                    if attempt == client.attempt { client.take(.connectionEnded(.system("\(error)"))) }
+                    guard number == client.quicAttempt else { return }
+                    client.choose(.ended(.quic, .system("\(error)"), isSilent: false))
                 }
             }
         }
     }
 
-    /// Ends the attempt; nothing that still comes of it counts.
-    func close(_ code: RelayCloseCode) {
-        attempt += 1
-        transport?.close(code)
-        transport = nil
+    /// Begins a link over TLS. Names are looked up on the way, by a proxy if there is one.
+    private func connectOverTLS() {
+        guard let place = webPlace else { return }
+        let request = WebSocketRequest(
+            host: place.host, port: place.port, path: WebLinkLimits.path, subprotocol: WebLinkLimits.subprotocol,
+            proxy: network.proxy.proxy(for: place.host), messageBytesMaximum: WebLinkLimits.messageBytes)
+        transports[.tls] = WebTransport(
+            request, relay: core.relay, identity: identity, client: self, logger: logger)
     }
 
-    // MARK: What the transport tells
+    // MARK: What the transports tell
 
-    func transport(_ sender: RelayTransport, _ event: RelayClientCore.Event) {
-        guard sender === transport else { return }
+    func transport(_ sender: any RelayTransport, _ event: RelayClientCore.Event) {
+        guard transports[sender.kind] === sender else { return }
+        if case .connected = event {
+            if sender.kind == .quic { addressTurns.succeeded() }
+            return choose(.ready(sender.kind))
+        }
+        guard sender === transport, !choice.isRacing else { return candidate(sender, event) }
         switch event {
-        case .connected: addressTurns.succeeded()
-        case .message: lastRoundTrip = sender.connection.roundTripTime ?? lastRoundTrip
+        case .connectionEnded(let error): return ended(sender, error)
+        case .message: lastRoundTrip = sender.roundTripTime ?? lastRoundTrip
         default: break
         }
         if case .message(.successor(let place)) = event {
@@ -83,10 +231,47 @@ extension RelayClient {
         }
         take(event)
         // What came may have begun or ended the wait for the relay's answer; or the connection.
-        if sender === transport { sender.connection.keepAlive = core.keepAlive }
+        if sender === transport { sender.keepAlive = core.keepAlive }
     }
 
-    func transport(_ sender: RelayTransport, received packet: UnsafeRawBufferPointer) {
+    /// An event of a connection that does not serve the link.
+    private func candidate(_ sender: any RelayTransport, _ event: RelayClientCore.Event) {
+        switch event {
+        case .connectionEnded(let error): ended(sender, error)
+        case .violation(let what):
+            sender.close(.protocolViolation)
+            ended(sender, .protocolViolation(what))
+        case .message(.welcome(let welcome)) where choice.isMoving: welcomed(.welcome(welcome), sender)
+        case .message(.pushWelcome(let welcome)) where choice.isMoving: welcomed(.pushWelcome(welcome), sender)
+        case .message(.joinRefused(let refusal)) where choice.isMoving:
+            sender.close(.joinRefused)
+            ended(sender, .closedByRelay(refusal.phrase))
+        default: break
+        }
+    }
+
+    private func welcomed(_ welcome: ServerMessage, _ sender: any RelayTransport) {
+        choose(.welcomed)
+        take(.moved(welcome))
+        if sender === transport { sender.keepAlive = core.keepAlive }
+    }
+
+    private func ended(_ sender: any RelayTransport, _ error: RelayLinkError) {
+        transports[sender.kind] = nil
+        if choice.isRacing { forget(sender) }
+        let isSilent =
+            switch error {
+            case .unreachable, .lost: true
+            default: false
+            }
+        if choice.hasAlternative {
+            logger.info(
+                "connection ended", metadata: ["over": sender.kind == .quic ? "QUIC" : "TLS", "why": "\(error)"])
+        }
+        choose(.ended(sender.kind, error, isSilent: isSilent))
+    }
+
+    func transport(_ sender: any RelayTransport, received packet: UnsafeRawBufferPointer) {
         guard sender === transport else { return }
         take(packet)
     }

@@ -16,9 +16,9 @@ extension RelayClient {
 
     private func examineDoubt(of attempt: UInt64) {
         guard attempt == self.attempt, let transport else { return }
-        switch answerDoubt.verdict(heard: transport.connection.lastHeard, at: .now) {
+        switch answerDoubt.verdict(heard: transport.lastHeard, at: .now) {
         case .none: break
-        case .gone: take(.connectionEnded(.lost("the relay does not answer")))
+        case .gone: lost(transport, .lost("the relay does not answer"))
         case .look(let time):
             loop.schedule(at: time) { [weak self] in self?.assumeIsolated { $0.examineDoubt(of: attempt) } }
         }

@@ -45,11 +45,17 @@ extension RelayClient {
     }
 
     /// Asks the relay for a sign of life. When none comes within 0.4 s, the link is lost.
-    public func verify() {
+    public func verify() { verify(path: false) }
+
+    /// The same; `path`: because this path may be dead, where there is another one.
+    func verify(path: Bool) {
         guard core.isReady, !isVerifying, let transport else { return }
         isVerifying = true
-        let question = LivenessProbe(askedAt: .now)
-        transport.connection.keepAlive = LivenessProbe.interval
+        let question =
+            path || transport.isReliable
+            ? LivenessProbe(askedAt: .now, roundTrip: transport.roundTripTime, isReliable: transport.isReliable)
+            : LivenessProbe(askedAt: .now)
+        transport.keepAlive = LivenessProbe.interval
         look(for: question, attempt, at: question.askedAt + LivenessProbe.lookInterval)
     }
 
@@ -57,13 +63,13 @@ extension RelayClient {
     private func look(for question: LivenessProbe, _ attempt: UInt64, at time: Instant) {
         loop.schedule(at: time) { [weak self] in
             self?.assumeIsolated { client in
-                guard attempt == client.attempt, client.core.isReady, let connection = client.transport?.connection
+                guard attempt == client.attempt, client.core.isReady, let transport = client.transport
                 else { return client.isVerifying = false }
-                let verdict = question.verdict(heard: connection.lastHeard, at: .now)
+                let verdict = question.verdict(heard: transport.lastHeard, at: .now)
                 if case .look(let time) = verdict { return client.look(for: question, attempt, at: time) }
                 client.isVerifying = false
-                connection.keepAlive = client.core.keepAlive
-                if verdict == .isGone { client.take(.connectionEnded(.lost("the relay does not answer"))) }
+                transport.keepAlive = client.core.keepAlive
+                if verdict == .isGone { client.lost(transport, .lost("the relay does not answer")) }
             }
         }
     }

@@ -27,7 +27,11 @@ extension RelayClient {
 
     func networkHas(_ news: NetworkChanges.News) {
         let isWorthAnAttempt = known.noteChange(news, isNumeric: isNumeric, route: route)
-        if let transport { return transport.networkChanged(news) }
+        defer { choose(.networkChanged) }
+        guard transports.isEmpty else {
+            for transport in transports.values { transport.networkChanged(news) }
+            return
+        }
         // Not connected: another way to the relay is worth an attempt at once, other changes are not.
         if isWorthAnAttempt { take(.networkChanged) }
     }
@@ -51,7 +55,7 @@ extension RelayClient {
                 logger.debug("the relay's name cannot be resolved", metadata: ["why": "\(error)"])
             }
             isLookingUp = false
-            transport?.networkChanged(.changed)
+            transports[.quic]?.networkChanged(.changed)
         }
     }
 }

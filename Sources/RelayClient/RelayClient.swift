@@ -1,4 +1,4 @@
-// A client of a relay that runs: QUIC below, `RelayLink` above. The rules are in `RelayClientCore`.
+// A client of a relay that runs: QUIC or TLS below, `RelayLink` above. The rules are in `RelayClientCore`.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -41,8 +41,28 @@ public actor RelayClient: RelayLink, PushLink {
     nonisolated let route: Router
     var addressTurns = AddressTurns()
     var core: RelayClientCore
-    /// The connection of the attempt under way; nil between attempts.
-    var transport: RelayTransport?
+    /// The connection of the attempt under way, or of the link; nil between attempts.
+    var transport: (any RelayTransport)?
+    /// That one, and those that are tried beside it.
+    var transports: [LinkKind: any RelayTransport] = [:]
+    /// Which of them is used.
+    var choice: PathChoiceStateMachine
+    var choiceTimer: EventLoop.Timer?
+    /// Counts connections over QUIC that are looked up.
+    var quicAttempt: UInt64 = 0
+    /// What the rules of the path were told last.
+    var isQuiet = false
+    let network: RelayNetwork
+    /// How the relay is reached now; nil: it is not.
+    public internal(set) var path: RelayPath? {
+        didSet {
+            guard path != oldValue, let pathHandler else { return }
+            // Not from within the rules' present turn.
+            let path = path
+            loop.execute { pathHandler(path) }
+        }
+    }
+    private var pathHandler: (@Sendable (RelayPath?) -> Void)?
     /// Counts attempts, so that what comes of an earlier one is known as such.
     var attempt: UInt64 = 0
     var answerDoubt = FloorAnswerTimeout()
@@ -81,23 +101,28 @@ public actor RelayClient: RelayLink, PushLink {
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member of the channel, or to get pushes only.
     ///   - resumption: Where the relay's tickets are kept, by which a connection begins a round trip sooner.
+    ///   - network: How the relay may be reached.
     ///   - loop: What it lives on.
     public init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger
+        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic, loop: EventLoop,
+        logger: Logger
     ) {
         self.init(
             invitation: invitation, identity: identity, displayName: displayName, mode: mode, resumption: resumption,
-            loop: loop, logger: logger, resolve: SocketAddress.resolve)
+            network: network, loop: loop, logger: logger, resolve: SocketAddress.resolve)
     }
 
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        resumption: ResumptionMemory = ResumptionMemory(), loop: EventLoop, logger: Logger, resolve: @escaping Resolver,
-        route: @escaping Router = NetworkRoute.toward
+        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic, loop: EventLoop,
+        logger: Logger, resolve: @escaping Resolver, route: @escaping Router = NetworkRoute.toward,
+        pathTimes: PathChoiceStateMachine.Times = .init()
     ) {
         self.identity = identity
         self.resumption = resumption
+        self.network = network
+        choice = PathChoiceStateMachine(network.transport, times: pathTimes)
         self.loop = loop
         self.logger = logger
         self.resolve = resolve
@@ -107,10 +132,10 @@ public actor RelayClient: RelayLink, PushLink {
 
     deinit {
         // Who forgets a link leaves it.
-        let (transport, changes) = (transport, networkChanges)
-        if transport == nil, changes == nil { return }
+        let (transports, changes) = (Array(transports.values), networkChanges)
+        if transports.isEmpty, changes == nil { return }
         loop.execute {
-            transport?.close(.none)
+            for transport in transports { transport.close(.none) }
             changes?.cancel()
         }
     }
@@ -121,6 +146,9 @@ public actor RelayClient: RelayLink, PushLink {
     public func setEventHandler(_ handler: @escaping @Sendable (RelayLinkEvent) -> Void) {
         self.handler = handler
     }
+
+    /// Sets the handler for changes of the path to the relay. It is called on the loop.
+    public func setPathHandler(_ handler: @escaping @Sendable (RelayPath?) -> Void) { pathHandler = handler }
 
     /// Connects and joins, until `leave`.
     public func join() {
@@ -179,7 +207,7 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// The smoothed round-trip time to the relay; `nil` while not connected.
-    public var roundTripTime: Duration? { transport?.connection.roundTripTime }
+    public var roundTripTime: Duration? { transport?.roundTripTime }
 
     // MARK: Events in
 
@@ -235,7 +263,7 @@ public actor RelayClient: RelayLink, PushLink {
 
     // MARK: Actions
 
-    private func carryOut(_ actions: [RelayClientCore.Action], at now: Instant) {
+    func carryOut(_ actions: [RelayClientCore.Action], at now: Instant) {
         for action in actions {
             switch action {
             case .connect: connect()
@@ -258,6 +286,7 @@ public actor RelayClient: RelayLink, PushLink {
                     // It goes on the stream, or is counted there.
                     carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
+            case .verify: verify(path: true)
             case .tell(let event):
                 note(event, at: now)
                 doubt(after: event)
@@ -276,7 +305,8 @@ public actor RelayClient: RelayLink, PushLink {
     }
 
     /// Wakes at the next deadline of the rules; no timer runs while nothing is under way.
-    private func arm() {
+    func arm() {
+        followChoice()
         guard let deadline = core.nextDeadline else {
             timer?.timer.cancel()
             timer = nil

@@ -12,12 +12,16 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
 
     private let rules: WebRequest
     private let time: TimeAmount
+    /// Whether more than one file may be asked for. A reverse proxy would send the next client's upgrade on the same connection, where
+    /// only the first request can be one.
+    private let keepsOpen: Bool
     private var timer: Scheduled<Void>?
     private var head: HTTPRequestHead?
     private var bodyBytes = 0
 
-    init(_ rules: WebRequest, time: TimeAmount) {
+    init(_ rules: WebRequest, keepsOpen: Bool, time: TimeAmount) {
         self.rules = rules
+        self.keepsOpen = keepsOpen
         self.time = time
     }
 
@@ -75,12 +79,13 @@ final class PageHandler: ChannelInboundHandler, RemovableChannelHandler {
         case .upgradeRequired: headers.add(name: "Upgrade", value: "websocket")
         default: break
         }
-        if !request.isKeepAlive { headers.add(name: "Connection", value: "close") }
+        let isLast = !keepsOpen || !request.isKeepAlive || status != .ok
+        if isLast { headers.add(name: "Connection", value: "close") }
         context.write(wrapOutboundOut(.head(.init(version: .http1_1, status: status, headers: headers))), promise: nil)
         if request.method != .HEAD { context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
         let channel = context.channel
         context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in
-            if !request.isKeepAlive { channel.close(promise: nil) }
+            if isLast { channel.close(promise: nil) }
         }
         restart(context)
     }

@@ -43,9 +43,11 @@ struct WebChannel: ServerChildChannel {
         channel.setOption(.writeBufferWaterMark, value: buffer).whenFailure { _ in }
         do {
             let pipeline = channel.pipeline.syncOperations
-            if let context = certificate.get() { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
+            let tls = certificate.get()
+            if let context = tls { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
             let page = NIOLoopBound(
-                PageHandler(rules, time: TimeAmount(limits.requestTime)), eventLoop: channel.eventLoop)
+                PageHandler(rules, keepsOpen: tls != nil, time: TimeAmount(limits.requestTime)),
+                eventLoop: channel.eventLoop)
             try pipeline.configureHTTPServerPipeline(
                 withServerUpgrade: (
                     upgraders: [upgrader],
@@ -70,6 +72,7 @@ struct WebChannel: ServerChildChannel {
             upgradePipelineHandler: { channel, _ in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
+                    try pipeline.addHandler(FrameCheck())
                     try pipeline.addHandler(
                         NIOWebSocketFrameAggregator(
                             minNonFinalFragmentSize: 1, maxAccumulatedFrameCount: limits.framesPerMessage,

@@ -13,9 +13,8 @@ struct WebPage: Sendable {
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
         + "media-src 'self' blob:; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-    /// What a page may use of the machine: the microphone, and buttons by Bluetooth.
-    static let permissionsPolicy =
-        "microphone=(self), bluetooth=(self), screen-wake-lock=(self), camera=(), geolocation=()"
+    /// What the page uses of the machine, and what it does not. Bluetooth is not named: browsers without it complain.
+    static let permissionsPolicy = "microphone=(self), screen-wake-lock=(self), camera=(), geolocation=()"
 
     private let files: [String: File]
 

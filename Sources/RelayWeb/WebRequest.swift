@@ -32,7 +32,9 @@ struct WebRequest {
     }
 
     private func judgeLink(_ head: HTTPRequestHead) -> Verdict {
-        let upgrades = head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
+        let upgrades =
+            head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
+            && head.headers[canonicalForm: "connection"].contains { $0.lowercased() == "upgrade" }
         guard head.method == .GET, upgrades else {
             return .refuse(
                 .upgradeRequired, "this is for links over TLS: WebSockets of the protocol \(WebLinkLimits.subprotocol)")

@@ -68,9 +68,8 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
             frame = WebSocketFrame(fin: true, opcode: .pong, data: frame.unmaskedData)
             context.writeAndFlush(wrapOutboundOut(frame), promise: nil)
         case .connectionClose:
-            // The same code goes back, as RFC 6455, section 5.5.1, has it.
             var data = frame.unmaskedData
-            refuse(data.readWebSocketErrorCode() ?? .normalClosure, "")
+            refuse(Self.answer(to: data.readWebSocketErrorCode()), "")
             // The server closes first (section 7.1.1), behind its answer.
             context.close(mode: .output, promise: nil)
         default: break
@@ -83,11 +82,22 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let error = error as? NIOWebSocketError {
-            refuse(error == .invalidFrameLength ? .messageTooLarge : .protocolError, "")
-        } else {
-            context.close(promise: nil)
+        switch error {
+        case NIOWebSocketError.invalidFrameLength, NIOWebSocketFrameAggregator.Error.tooManyFragments,
+            NIOWebSocketFrameAggregator.Error.accumulatedFrameSizeIsTooLarge:
+            refuse(.messageTooLarge, "")
+        case is NIOWebSocketError, is NIOWebSocketFrameAggregator.Error, is FrameCheck.Failure:
+            refuse(.protocolError, "")
+        default: context.close(promise: nil)
         }
+    }
+
+    /// The same code goes back (RFC 6455, section 5.5.1), unless it is one that no frame may have (section 7.4).
+    private static func answer(to code: WebSocketErrorCode?) -> WebSocketErrorCode {
+        guard let code else { return .normalClosure }
+        let number = UInt16(webSocketErrorCode: code)
+        return [1_004, 1_005, 1_006, 1_015].contains(number) || !(1_000...4_999).contains(number)
+            ? .protocolError : code
     }
 
     /// Ends the membership at once, and the connection behind a Close frame.
@@ -102,9 +112,17 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
 
     var isWritable: Bool { !isClosing && context?.channel.isWritable == true }
 
+    /// RFC 6455, section 5.2: two bytes, and eight of length.
+    private static let headBytesMaximum = 10
+
     func write(_ message: [UInt8]) {
         guard let context, !isClosing else { return }
-        let frame = WebSocketFrame(fin: true, opcode: .binary, data: context.channel.allocator.buffer(bytes: message))
+        // The frame's head goes in front of the message, in the same buffer, so that both are one TLS record.
+        var buffer = context.channel.allocator.buffer(capacity: Self.headBytesMaximum + message.count)
+        buffer.moveWriterIndex(to: Self.headBytesMaximum)
+        buffer.writeBytes(message)
+        buffer.moveReaderIndex(to: Self.headBytesMaximum)
+        let frame = WebSocketFrame(fin: true, opcode: .binary, data: buffer)
         context.write(wrapOutboundOut(frame), promise: nil)
         hasWritten = true
     }

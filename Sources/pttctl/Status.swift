@@ -37,6 +37,7 @@ struct Status: AsyncParsableCommand {
         if let (_, channel) = snapshot.activeChannel {
             lines.append("Channel      \(channel.name) (\(channel.uuid))")
             lines.append("Service      \(service(channel, snapshot.manager))")
+            if !channel.path.isEmpty { lines.append("Path         \(path(channel))") }
             lines.append("Mode         \(ModeName.text(channel.transmissionMode))")
             if !channel.owner.isEmpty { lines.append("Joined by    \(channel.owner)") }
             lines.append("Now          \(doing(channel))")
@@ -74,6 +75,11 @@ struct Status: AsyncParsableCommand {
             }
         let isOther = !channel.serviceStatusDetail.isEmpty && !problems.contains(channel.serviceStatusDetail)
         return "\(status), \(sound)" + (isOther ? ": \(channel.serviceStatusDetail)" : "")
+    }
+
+    /// How the relay is reached, and why not by QUIC.
+    static func path(_ channel: ChannelProperties) -> String {
+        channel.pathReason.isEmpty ? channel.path : "\(channel.path) (\(channel.pathReason))"
     }
 
     static func doing(_ channel: ChannelProperties) -> String {

@@ -84,12 +84,13 @@ actor ChannelDirector {
         self.logger = logger
     }
 
-    /// What there is to show, and the program that the channel belongs to, as `ChannelProperties.owner` has it.
-    var shown: (snapshot: ChannelServiceSnapshot, detail: String, owner: String) {
+    /// What there is to show, the program that the channel belongs to, as `ChannelProperties.owner` has it, and how its relay is reached.
+    var shown: (snapshot: ChannelServiceSnapshot, detail: String, owner: String, path: RelayPath?) {
         let owner = machine.active?.owner
         return (
             channel.assumeIsolated { $0.snapshot }, seat?.bridge.assumeIsolated { $0.serviceDetail } ?? "",
-            owner.map { $0.name.isEmpty ? $0.busName ?? "" : $0.name } ?? ""
+            owner.map { $0.name.isEmpty ? $0.busName ?? "" : $0.name } ?? "",
+            seat?.client?.assumeIsolated { $0.path } ?? nil
         )
     }
 
@@ -212,6 +213,8 @@ actor ChannelDirector {
             uuid: membership.uuid, bridge: bridge, client: client, isPushOnly: isPushOnly, owner: machine.owner,
             topic: PushTopic(program: membership.owner?.name ?? ""))
         client?.assumeIsolated { client in
+            let handler = dependencies.handler
+            client.setPathHandler { _ in handler(.changed) }
             client.setPushHandler { [weak self] event in self?.assumeIsolated { $0.pushed(event) } }
             if isPushOnly { client.join() }
         }

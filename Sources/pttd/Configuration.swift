@@ -6,9 +6,11 @@ import FoundationEssentials
 import Glibc
 import Headsets
 import Recordings
+import RelayClient
 import RelayProtocol
 import Settings
 import SpokenPrompts
+import WebSocketClient
 
 /// The daemon's configuration. Everything has a default: without a file, `pttd` hosts a relay of its own.
 struct Configuration {
@@ -29,6 +31,10 @@ struct Configuration {
     var state: String?
     /// The configured channels; none: an embedded relay on loopback, with the channel "Local".
     var channels: [ConfiguredChannel] = []
+    /// How relays may be reached, but for the environment's proxy.
+    var network = RelayNetwork.automatic
+    /// What the file says of proxies; nil: nothing.
+    var configuredProxy: ProxyPolicy?
     var talkTimeLimit: Duration? = .seconds(60)
     var microphone = AudioDevice.alsa("default")
     var speaker = AudioDevice.alsa("default")
@@ -108,6 +114,7 @@ extension Configuration {
             result.policy.hours = policy.value("hours", .array(of: hours), default: []).compactMap { $0 }
         }
         result.readNearby(root)
+        result.readNetwork(root)
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
         result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
         return result

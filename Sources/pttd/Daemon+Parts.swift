@@ -127,6 +127,7 @@ extension Daemon {
             }
             let commands =
                 runsCommands ? CommandRunner(loop: loop, logger: Logger(label: "pttd.commands")) : nil
+            let network = configuration.relayNetwork { Logger(label: "pttd.relay").warning("\($0)") }
             let resumption = ResumptionFile(
                 path: state + "/resumption", disk: disk, logger: Logger(label: "pttd.relay")
             ).restore()
@@ -142,7 +143,7 @@ extension Daemon {
                     let client = RelayClient(
                         invitation: link, identity: identity,
                         displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode,
-                        resumption: resumption, loop: loop, logger: Logger(label: "pttd.relay"))
+                        resumption: resumption, network: network, loop: loop, logger: Logger(label: "pttd.relay"))
                     if mode == .member { nearby.assumeIsolated { $0.linkMade(client, to: link) } }
                     return client
                 },

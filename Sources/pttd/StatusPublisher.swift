@@ -9,6 +9,7 @@ import Headsets
 import PTTBus
 import PushToTalkCore
 import Reactor
+import RelayClient
 import SpokenPrompts
 import SystemUI
 
@@ -47,7 +48,7 @@ actor StatusPublisher {
 
     /// The modules at one moment, and who is to be told of it.
     private struct Seen {
-        var channel: (snapshot: ChannelServiceSnapshot, detail: String, owner: String)
+        var channel: (snapshot: ChannelServiceSnapshot, detail: String, owner: String, path: RelayPath?)
         var failures: [PTChannelError]
         var waiting: [CheckedContinuation<Void, Never>]
     }
@@ -200,9 +201,9 @@ actor StatusPublisher {
     }
 
     private func publish(_ now: Seen) async {
-        let (snapshot, detail, owner) = now.channel
+        let (snapshot, detail, owner, path) = now.channel
         await desktop?.update(SystemUIState(snapshot, detail: detail))
-        await api.update(channel: ChannelProperties(snapshot, detail: detail, owner: owner))
+        await api.update(channel: ChannelProperties(snapshot, detail: detail, owner: owner, path: path))
         await api.update(call: snapshot.calls.map(\.description).joined(separator: "; "))
         await api.update(
             microphoneProblem: snapshot.microphoneProblem ?? "", speakerProblem: snapshot.speakerProblem ?? "")
@@ -226,7 +227,7 @@ extension SystemUIState {
 
 extension ChannelProperties {
     /// The channel of the channel service, or none.
-    init?(_ snapshot: ChannelServiceSnapshot, detail: String, owner: String) {
+    init?(_ snapshot: ChannelServiceSnapshot, detail: String, owner: String, path link: RelayPath?) {
         guard let channel = snapshot.channel else { return nil }
         self.init()
         uuid = channel.uuid.uuidString.lowercased()
@@ -235,6 +236,8 @@ extension ChannelProperties {
         serviceStatus = "\(channel.serviceStatus)"
         // A sound device that does not open keeps a ready service from being of use.
         serviceStatusDetail = detail.isEmpty ? snapshot.audioProblem ?? "" : detail
+        path = link.map { "\($0)" } ?? ""
+        if case .tls(_, let why) = link { pathReason = "\(why)" }
         transmissionMode = "\(channel.transmissionMode)"
         transmitting = snapshot.transmission != nil
         transmitSource = snapshot.transmission.map { "\($0.source)" } ?? ""

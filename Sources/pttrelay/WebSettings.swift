@@ -1,8 +1,5 @@
-// [web] of pttrelay.toml: the address for links over TLS and for the page, and its certificate.
-import Cryptography
-import Logging
+// [web] of pttrelay.toml: the address for links over TLS and for the page.
 import RelayProtocol
-import RelayServer
 import RelayWeb
 import Settings
 
@@ -42,31 +39,6 @@ struct WebSettings {
 
     /// Where clients reach it when it listens on `port`.
     func place(port: UInt16) -> WebPlace? { place ?? WebPlace(port: port) }
-
-    /// What the endpoint is started with.
-    func endpoint(_ state: RelayState, _ limits: RelayLimits, logger: Logger) throws -> WebEndpointConfiguration {
-        var result = WebEndpointConfiguration(
-            listenAddress: listen.address, listenPort: listen.port, certificate: try certificate(state, logger: logger))
-        result.origins = Set(origins)
-        result.proxies = Set(proxies)
-        result.limits = WebEndpointLimits(limits)
-        if hasTLS, files == nil {
-            logger.notice(
-                """
-                links over TLS come in under a certificate that the relay made: pttd accepts it, browsers do not; \
-                for browsers, name a certificate in [web]
-                """)
-        }
-        return result
-    }
-
-    /// The certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own; nil without TLS.
-    func certificate(_ state: RelayState, logger: Logger) throws -> (pem: String, privateKeyPEM: String)? {
-        guard hasTLS else { return nil }
-        if let files { return try PushSettings.contents(files) }
-        let own = try state.serverIdentity(try PushSettings.serverNames(state, listen), logger: logger)
-        return (own.certificatePEM, own.privateKeyPEM)
-    }
 
     private static var place: SettingType<WebPlace?> {
         SettingType<String>.string(lengthMax: WebPlace.byteCountMaximum).map(placeholder: nil) {

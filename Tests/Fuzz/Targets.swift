@@ -8,7 +8,7 @@ do {
         "CSodium", "CNgtcp2", "CPulse", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings",
         "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
-        "Calls", "PTTBus", "Audio", "Nearby", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
+        "Calls", "PTTBus", "Audio", "Nearby", "WebSocketClient", "RelayClient", "Recordings", "Accessories", "AccessorySetup",
         "ChannelService", "Headsets", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
     ]
     func part(_ name: String, _ files: [String], _ dependencies: [Target.Dependency]) -> Target {
@@ -17,7 +17,7 @@ do {
             name: name, dependencies: dependencies, path: "Sources/\(name)",
             exclude: (all ?? []).filter { !files.contains($0) }.sorted(), sources: files, swiftSettings: swiftSettings)
     }
-    let packages = ["swift-collections", "swift-log", "swift-protobuf"]
+    let packages = ["swift-collections", "swift-log", "swift-protobuf", "swift-nio", "swift-nio-ssl"]
     package.dependencies.removeAll { dependency in
         guard case .sourceControl(_, let location, _) = dependency.kind else { return true }
         return !packages.contains { location.hasSuffix($0) }
@@ -29,18 +29,20 @@ do {
             [
                 "Configuration.swift", "Configuration+Audio.swift", "Configuration+Channels.swift",
                 "Configuration+Prompts.swift", "Configuration+Recordings.swift", "Configuration+Nearby.swift",
+                "Configuration+Network.swift",
             ],
             [
                 "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "Headsets", "PushToTalkCore", "Recordings",
-                "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary",
+                "RelayClient", "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary", "WebSocketClient",
             ]),
         part(
             "pttrelay",
             [
                 "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
-                "ShutdownSettings.swift", "RelaySettings.swift",
+                "ShutdownSettings.swift", "RelaySettings.swift", "WebSettings.swift",
             ],
-            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "Settings"]),
+            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "RelayWeb", "Settings"]),
+        part("RelayWeb", ["WebEndpointConfiguration.swift"], ["Cryptography", "RelayServer"]),
         part(
             "RelayHTTP",
             [

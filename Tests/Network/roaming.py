@@ -152,10 +152,10 @@ def between(events, start, end=float("inf")):
     return [event for event in events if start <= event.get("t", 0) <= end]
 
 
-def gap(line, times):
+def gap(line, times, log="talker.log"):
     """Sound of the burst that the ear cannot find, ms: missing, or played faster to catch up. None when it finds nothing."""
     pressed, _, released = times
-    talker, listener = read_log(line.folder / "talker.log"), read_log(line.folder / "listener.log")
+    talker, listener = read_log(line.folder / log), read_log(line.folder / "listener.log")
     began = next(int(e["metadata"]["first_sample"]) for e in talker
                  if e["message"] == "capture started" and e.get("t", 0) >= pressed)
     opened = next(e["t"] for e in listener if e["message"].startswith("recording to"))

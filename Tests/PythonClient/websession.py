@@ -261,8 +261,11 @@ class WebSession(session.Session):
 
     @property
     def closing(self):
-        """Code (of section 11) and reason, once the relay has closed; None before."""
-        return self.socket.closing and (self.socket.closing[0] - webwire.CLOSE_BASE, self.socket.closing[1])
+        """Code (of section 11, or of somebody in between: 1000 to 2999) and reason, once it is closed; None before."""
+        if not self.socket.closing:
+            return None
+        code, reason = self.socket.closing
+        return code - webwire.CLOSE_BASE if code >= webwire.CLOSE_BASE else code, reason
 
     def _check_pin(self):
         """The handshake has done so."""
@@ -284,9 +287,8 @@ class WebSession(session.Session):
         if self.socket.writer.transport.get_write_buffer_size() > UNSENT_MAXIMUM:
             self.drops["not sent"] += 1
             return
-        self.socket.send(packet)
+        self.send_sealed(bytes([webwire.SEALED_MEDIA]) + packet)
         self.media_sent += 1
-        self._sent_at = time.monotonic()
 
     def ping(self):
         number = os.urandom(8)

@@ -22,7 +22,7 @@ CLOSE_BASE = 4000
 # Section 21.1: the first byte of a message
 CLIENT_HELLO, RELAY_HELLO, CLIENT_PROOF, SEALED, MEDIA = 1, 2, 3, 16, 128
 # Section 21.3: the first byte of what is sealed
-CONTROL, ACKNOWLEDGEMENT, PING, PONG, ANSWER = 1, 2, 3, 4, 5
+CONTROL, ACKNOWLEDGEMENT, PING, PONG, ANSWER, SEALED_MEDIA = 1, 2, 3, 4, 5, 6
 
 
 def place(text, host):

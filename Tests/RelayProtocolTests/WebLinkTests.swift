@@ -27,7 +27,7 @@ import Testing
 
     private static let messages: [WebSealedMessage] = [
         .control([1, 2, 3]), .control([UInt8](repeating: 7, count: 16_384)), .acknowledgement(4_000_000_000),
-        .ping(0), .pong(.max), .answer(number: 1, isEnd: true, bytes: []),
+        .media([128] + [UInt8](repeating: 5, count: 1_159)), .ping(0), .pong(.max), .answer(number: 1, isEnd: true, bytes: []),
         .answer(number: .max, isEnd: false, bytes: [UInt8](repeating: 9, count: 16_384)),
     ]
 
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test func `an unknown kind is ignored and a wrong size is an error`() throws {
-        #expect(try WebSealedMessage([6, 1, 2]) == nil)
+        #expect(try WebSealedMessage([7, 1, 2]) == nil)
         let wrong: [[UInt8]] = [
             [], [1], [2, 0, 0, 0], [3] + [UInt8](repeating: 0, count: 9), [4], [5, 0, 0, 0, 1],
             [1] + [UInt8](repeating: 0, count: 16_385), [5] + [UInt8](repeating: 0, count: 16_384 + 6),

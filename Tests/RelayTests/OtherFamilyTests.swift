@@ -59,7 +59,7 @@ import Testing
         world.have(four: four, six: six)
         await client.client.networkHas(.changed)
         for _ in 0..<2_000 {
-            if await client.client.transport?.connection.remoteAddress == address { return }
+            if await client.client.quic?.connection.remoteAddress == address { return }
             try await Task.sleep(for: .milliseconds(5))
         }
         throw TimedOut(description: "the connection did not come to \(address)")
@@ -74,7 +74,7 @@ import Testing
         let world = try await World()
         let alice = try await world.client("Alice")
         let bob = try await TestClient.joined("Bob", world.relay)
-        #expect(await alice.client.transport?.connection.remoteAddress == world.six)
+        #expect(await alice.client.quic?.connection.remoteAddress == world.six)
         let talking = Task { try await alice.talk(1, frames: 150, spacing: .milliseconds(10)) }
         try await bob.recorder.wait("sound") { if case .frame = $0 { true } else { nil } }
         try await change(world, of: alice, four: true, six: false, until: world.four)
@@ -113,7 +113,7 @@ import Testing
         world.have(four: true, six: false)
         let alice = try await world.client("Alice")
         #expect(world.lookUpCount == 1)
-        #expect(await alice.client.transport?.address == world.four)
+        #expect(await alice.client.quic?.address == world.four)
         await alice.client.leave()
         await world.relay.server.stop()
     }

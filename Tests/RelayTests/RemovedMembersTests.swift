@@ -11,9 +11,9 @@ import Vocabulary
 
 extension RelayClient {
     /// Joins again at once; the connection of that attempt.
-    fileprivate func joinAgain() -> RelayTransport? {
+    fileprivate func joinAgain() -> QUICTransport? {
         join()
-        return transport
+        return quic
     }
 
     /// The media key that it was given last.

@@ -60,7 +60,7 @@ extension RelayClient {
         let memory = ResumptionMemory()
         let client = try await TestClient("Alice", try await relay.invitation().through(network), resumption: memory)
         try await client.untilReady()
-        #expect(await client.client.transport?.connection.earlyData == .notOffered)
+        #expect(await client.client.quic?.connection.earlyData == .notOffered)
         let (member, _) = try await joined(relay)
         let first = try joinTime(client)
         #expect(first >= delay * 4, "two round trips, or the network does not delay")
@@ -71,7 +71,7 @@ extension RelayClient {
             let start = client.recorder.events.count
             relay = try await restart(relay)
             try await client.untilReady(from: start)
-            #expect(await client.client.transport?.connection.earlyData == .accepted)
+            #expect(await client.client.quic?.connection.earlyData == .accepted)
             #expect(try await joined(relay).0 == member)
             best = min(best, try joinTime(client))
         }
@@ -91,7 +91,7 @@ extension RelayClient {
         let start = client.recorder.events.count
         let other = try await restart(relay, keys: .generate())
         let ready = try await client.untilReady(from: start)
-        #expect(await client.client.transport?.connection.earlyData == .rejected)
+        #expect(await client.client.quic?.connection.earlyData == .rejected)
         let bob = try await TestClient.joined("Bob", other)
         try await client.talk(1, frames: 3)
         #expect(try await client.transmissionEnd(from: ready).0 == .completed)

@@ -455,7 +455,7 @@ final class SimulatedWorld {
                     if faults.hidesLossAtRelease, isLast, delay == nil { return }
                     clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
-            case .tellOfPushes, .tellOfSuccession, .answer: break
+            case .verify, .tellOfPushes, .tellOfSuccession, .answer: break
             case .tell(let event): note(event, number)
             }
         }

@@ -97,15 +97,16 @@ final class TestClient: Sendable {
 
     init(
         _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
-        resumption: ResumptionMemory = ResumptionMemory(),
+        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic,
         resolve: @escaping RelayClient.Resolver = SocketAddress.resolve,
-        route: @escaping RelayClient.Router = NetworkRoute.toward
+        route: @escaping RelayClient.Router = NetworkRoute.toward,
+        pathTimes: PathChoiceStateMachine.Times = .init()
     ) async throws {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
-            displayName: DisplayName(name)!, resumption: resumption, loop: loop, logger: quietLogger(name),
-            resolve: resolve, route: route)
+            displayName: DisplayName(name)!, resumption: resumption, network: network, loop: loop,
+            logger: quietLogger(name), resolve: resolve, route: route, pathTimes: pathTimes)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.join()

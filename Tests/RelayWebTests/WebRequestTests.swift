@@ -14,7 +14,10 @@ import Testing
         origin: String? = nil
     ) -> WebRequest.Verdict {
         var headers: HTTPHeaders = ["Host": "relay.example:8443"]
-        if let upgrade { headers.add(name: "Upgrade", value: upgrade) }
+        if let upgrade {
+            headers.add(name: "Upgrade", value: upgrade)
+            headers.add(name: "Connection", value: "keep-alive, Upgrade")
+        }
         if let subprotocol { headers.add(name: "Sec-WebSocket-Protocol", value: subprotocol) }
         if let origin { headers.add(name: "Origin", value: origin) }
         return rules.judge(HTTPRequestHead(version: .http1_1, method: method, uri: path, headers: headers))

@@ -130,9 +130,9 @@ class Mumble:
         folder = self.server_folder     # not within ours, which the server's user may not enter
         make_certificate(folder, "localhost")
         self.digest = hashlib.sha1(ssl.PEM_cert_to_DER_cert((folder / "certificate.pem").read_text())).hexdigest()
-        settings = {"database": folder / "server.sqlite", "ice": "", "welcometext": '""', "port": self.port, "host": "" if self.namespace else "127.0.0.1",
-                    "bandwidth": 558000, "users": 20, "opusthreshold": 0, "sslCert": folder / "certificate.pem",
-                    "sslKey": folder / "key.pem", "autobanAttempts": 0, "bonjour": "false"}
+        settings = {"database": folder / "server.sqlite", "ice": "", "welcometext": '""', "port": self.port,
+                    "host": "" if self.namespace else "127.0.0.1", "bandwidth": 558000, "users": 20, "opusthreshold": 0,
+                    "sslCert": folder / "certificate.pem", "sslKey": folder / "key.pem", "autobanAttempts": 0, "bonjour": "false"}
         (folder / "server.ini").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = [shutil.which("murmurd") or "/usr/sbin/murmurd", "-fg", "-ini", folder / "server.ini"]
         if os.getuid() == 0:    # It refuses to be root.

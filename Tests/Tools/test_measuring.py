@@ -9,8 +9,11 @@ import importlib.util
 import io
 import os
 import pathlib
+import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -255,6 +258,78 @@ class Verdicts(unittest.TestCase):
             self.assertFalse(self.clipping.report([whole, lost]))
             self.assertFalse(self.clipping.report([lost]))
             self.assertFalse(self.clipping.report([]))
+
+
+class Tunnel(unittest.TestCase):
+    tunnel = benchmark("tunnel")
+    seconds, spoken = 2.0, chirps(3, 11)
+
+    def hear(self, *pieces):
+        """What judged() says of pieces of the speech: (from s, to s, delay in s)."""
+        samples = np.random.default_rng(2).normal(0, 2e-5, 10 * RATE)
+        for first, last, delay in pieces:
+            part = 0.4 * self.spoken[round(first * RATE):round(last * RATE)]
+            place = round((PRESS - START) / 1e9 * RATE + (first + delay) * RATE)
+            samples[place:place + len(part)] += part
+        return self.tunnel.judged(self.spoken, PRESS, self.seconds, Recording(samples).start_at(START), PRESS + 7000 * MS)
+
+    def test_a_whole_burst_is_heard_with_its_delay(self):
+        burst = self.hear((0, 2.2, 0.15))
+        self.assertGreater(burst["heard"], 0.99)
+        self.assertAlmostEqual(float(np.median(burst["delays"])), 150, delta=1)
+        self.assertEqual((burst["start"], burst["end"]), (0, 0))
+
+    def test_a_listener_that_stood_still_is_later_and_has_lost_nothing(self):
+        burst = self.hear((0, 1, 0.15), (1, 2.2, 1.35))
+        self.assertGreater(burst["heard"], 0.97)
+        self.assertAlmostEqual(burst["delays"][0], 150, delta=1)
+        self.assertAlmostEqual(burst["delays"][-1], 1350, delta=1)
+        self.assertLessEqual(burst["inside"], 40)
+
+    def test_what_is_missing_is_told_where_it_is(self):
+        burst = self.hear((0.2, 0.8, 0.15), (1.2, 1.6, 0.15))
+        self.assertAlmostEqual(burst["start"], 200, delta=21)
+        self.assertAlmostEqual(burst["inside"], 400, delta=41)
+        self.assertAlmostEqual(burst["end"], 400, delta=41)
+
+    def test_silence_is_a_burst_that_was_not_heard(self):
+        self.assertEqual(self.hear()["heard"], 0)
+
+    @unittest.skipUnless(os.getuid() == 0 and shutil.which("ip") and shutil.which("gcc") and os.access("/dev/net/tun", os.W_OK), "makes namespaces")
+    def test_a_link_delays_and_loses_as_told(self):
+        with tempfile.TemporaryDirectory() as folder, self.tunnel.Network("test", pathlib.Path(folder)) as network:
+            def inside(who, program, *words):
+                return subprocess.Popen(["ip", "netns", "exec", network.namespace(who), sys.executable, "-c", program, *words],
+                                        stdout=subprocess.PIPE, text=True)
+            echo = inside("server", "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 7)); print('ready', flush=True)\n"
+                          "while True: s.sendto(*s.recvfrom(99))")
+            try:
+                self.assertEqual(echo.stdout.readline().strip(), "ready")
+                ask = ("import socket, sys, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1); came = []\n"
+                       "for i in range(250): s.sendto(b'%d' % i, (sys.argv[1], 7)); time.sleep(0.001)\n"
+                       "start = time.monotonic()\n"
+                       "try:\n"
+                       "    while True: came.append(s.recv(99))\n"
+                       "except TimeoutError: pass\n"
+                       "s.sendto(b'last', (sys.argv[1], 7)); start = time.monotonic()\n"
+                       "try: s.recv(99)\n"
+                       "except TimeoutError: pass\n"
+                       "print(len(came), time.monotonic() - start)")
+
+                def asked(loss, udp):
+                    network.set("talker", loss, 40, udp)
+                    count, took = inside("talker", ask, network.server("talker")).communicate()[0].split()
+                    return int(count), float(took), network.set("talker")
+                count, took, carried = asked(0, "both")
+                self.assertEqual((count, carried["up"][2], carried["down"][2]), (250, 251, 251))
+                self.assertTrue(0.08 <= took < 0.2, took)
+                count, _, _ = asked(0.1, "both")
+                self.assertAlmostEqual(count, 202, delta=30)
+                count, _, carried = asked(0, "up")
+                self.assertEqual((count, carried["up"][2], carried["down"][2]), (0, 251, 0))
+            finally:
+                echo.kill()
+                echo.communicate()
 
 
 class Cost(unittest.TestCase):

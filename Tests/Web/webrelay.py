@@ -1,14 +1,55 @@
 """A relay with [web] on loopback, certificates of an authority of its own, and the independent client through it."""
-import json, os, pathlib, re, signal, socket, subprocess, sys, tempfile, threading, time
+import json, os, pathlib, re, signal, socket, subprocess, sys, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "Tests" / "PythonClient" / "run"
 HOST = "relay.example"
-sys.path.insert(0, str(ROOT / "Tests" / "Tools"))
-from line import Failed, Process  # noqa: E402
 
 # 20 ms of Opus at 48 kbit/s: as much as pttd sends in two packets.
 FRAME = bytes.fromhex("f8") + bytes(119)
+
+
+class Failed(SystemExit):
+    """Something did not start or answer; the message says what."""
+
+
+class Process:
+    """A program with its output by lines, and what it says on standard error in NAME.log."""
+
+    def __init__(self, name, command, folder, environment=None):
+        self.name, self.log = name, pathlib.Path(folder) / f"{name}.log"
+        self.output = open(self.log, "wb")
+        self.process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.output,
+            env={**os.environ, **(environment or {})})
+        self.lines = []
+        self.reading = threading.Thread(target=self._read, daemon=True)
+        self.reading.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line.decode(errors="replace").rstrip("\n"))
+
+    def wait_line(self, pattern, seconds=20):
+        """The first line on standard output that matches."""
+        def found():
+            has_ended = self.process.poll() is not None
+            match = next((match for line in list(self.lines) if (match := re.search(pattern, line))), None)
+            if match is None and has_ended:
+                raise Failed(f"{self.name} ended: {self.log.read_text(errors='replace')[-1500:]}")
+            return match
+
+        return until(f"{self.name} to say /{pattern}/", found, seconds)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.output.close()
 
 
 def program(build=None):
@@ -122,7 +163,7 @@ class Client(Process):
         except subprocess.TimeoutExpired:
             self.stop()
             raise Failed(f"{self.name} does not end") from None
-        time.sleep(0.2)
+        self.reading.join(2)
         self.output.close()
         try:
             return json.loads("\n".join(self.lines))

@@ -4,6 +4,7 @@ import BusTestSupport
 import FoundationEssentials
 import Glibc
 import MonotonicTime
+import PTTBus
 import TestSupport
 import Testing
 

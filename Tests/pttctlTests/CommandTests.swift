@@ -216,7 +216,15 @@ import Testing
             }
             #expect(try await talk.end() == 0)
             #expect(daemon.asked.all == ["press", "release"])
+            await daemon.show {
+                $0?.path = "TLS through proxy proxy.example:3128"
+                $0?.pathReason = "the relay does not answer over UDP"
+            }
             let loud = try await Program.run(fixture, "status")
+            #expect(
+                loud.output.contains(
+                    "Path         TLS through proxy proxy.example:3128 (the relay does not answer over UDP)\n"),
+                "\(loud)")
             #expect(loud.output.contains("microphone -23.4 dBFS"))
             let document = try await Program.run(fixture, "status", "--json").json(StatusDocument.self)
             #expect(document.channels.first?.inputLevel == -23.4 && document.channels.first?.queuePosition == 0)

@@ -2,14 +2,17 @@ import Accessories
 import Audio
 import Bridge
 import FoundationEssentials
+import Glibc
 import Headsets
 import PushToTalkCore
 import Recordings
+import RelayClient
 import RelayProtocol
 import Settings
 import SpokenPrompts
 import Testing
 import Vocabulary
+import WebSocketClient
 
 @testable import pttd
 
@@ -41,6 +44,28 @@ import Vocabulary
         #expect(configuration.desktop == nil)
         #expect(configuration.accessories.takesKnownDevices)
         #expect(!configuration.displayName.isEmpty)
+    }
+
+    @Test func `relays are reached as the file says, and by the environment's proxy otherwise`() throws {
+        var ignored: [String] = []
+        setenv("HTTPS_PROXY", "http://other:1", 1)
+        setenv("NO_PROXY", "relay.lan", 1)
+        defer { for name in ["HTTPS_PROXY", "NO_PROXY"] { unsetenv(name) } }
+        let usual = try read("").relayNetwork { ignored.append($0) }
+        #expect(usual.transport == .automatic)
+        #expect(usual.proxy.proxy(for: "relay.example") == HTTPProxy(host: "other", port: 1))
+        #expect(usual.proxy.proxy(for: "relay.lan") == nil)
+        let named = try read("[relay]\ntransport = \"tls\"\nhttp-proxy = \"http://ann:secret@proxy.example:3128\"")
+            .relayNetwork { ignored.append($0) }
+        #expect(named.transport == .tls && named.proxy.proxy(for: "relay.lan")?.description == "proxy.example:3128")
+        let none = try read("[relay]\nhttp-proxy = \"none\"").relayNetwork { ignored.append($0) }
+        #expect(none.proxy == .none && ignored.isEmpty)
+        setenv("HTTPS_PROXY", "https://secure", 1)
+        #expect(try read("").relayNetwork { ignored.append($0) }.proxy == .none)
+        #expect(ignored.count == 1 && ignored[0].hasPrefix("HTTPS_PROXY is not used"))
+        #expect(problems("[relay]\ntransport = \"udp\"")[0].contains("write \"auto\""))
+        let wrong = problems("[relay]\nhttp-proxy = \"http://ann:secret@\"")
+        #expect(wrong.count == 1 && !wrong[0].contains("secret"), "\(wrong)")
     }
 
     @Test func everythingThatCanBeSaidIsUnderstood() throws {

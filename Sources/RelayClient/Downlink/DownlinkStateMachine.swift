@@ -64,6 +64,15 @@ public struct DownlinkStateMachine: Sendable {
     /// Packets dropped for `reason`.
     public func dropped(_ reason: Drop) -> Int { drops[reason.rawValue] }
 
+    /// Whether nothing is heard, and nothing of what was heard may go on.
+    var isIdle: Bool { bursts.isEmpty && silent.isEmpty }
+
+    /// The sources of those who have the floor.
+    var talkers: [SSRC] { bursts.filter { !$0.isOver }.map(\.ssrc) }
+
+    /// Whether somebody has the floor.
+    var hasTalkers: Bool { bursts.contains { !$0.isOver } }
+
     /// When `.deadline` must be delivered, at the latest; `nil` while nobody talks.
     public var nextDeadline: Instant? {
         var next = early.nextDeadline

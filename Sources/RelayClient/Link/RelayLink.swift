@@ -131,7 +131,8 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
     public var description: String {
         switch self {
         case .unreachable(let detail):
-            "the relay does not answer (\(detail)); check the address in the invitation and that UDP reaches it"
+            "the relay does not answer (\(detail)); check the address in the invitation, "
+                + "and that the network lets UDP or TLS through to it"
         case .wrongRelayKey:
             "the relay at this address has another key than the invitation names; ask for a new invitation, "
                 + "and distrust the network if nobody reinstalled the relay"

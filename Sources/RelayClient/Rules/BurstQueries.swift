@@ -96,6 +96,9 @@ struct BurstQueries: Sendable {
 
     private var queries: [Query] = []
 
+    /// Whether no question is under way.
+    var isIdle: Bool { queries.isEmpty }
+
     /// When `.deadline` must be delivered, at the latest.
     var nextDeadline: Instant? { queries.map { $0.retryAt ?? $0.deadline }.min() }
 

@@ -9,7 +9,9 @@ import Vocabulary
 /// that is not is refused before anybody speaks into it.
 public struct FloorView: Sendable {
     private var rules: ServerMessage.FloorRules
-    private var talkers: [SSRC: UInt8] = [:]
+    private var priorities: [SSRC: UInt8] = [:]
+    /// Whether nobody else has the floor, as far as the relay has said.
+    public var isIdle: Bool { priorities.isEmpty }
 
     private var mode: FloorMode { rules.mode }
     /// The highest priority that this member's requests count with.
@@ -34,21 +36,23 @@ public struct FloorView: Sendable {
     /// Somebody else has the floor.
     public mutating func taken(_ taken: ServerMessage.FloorTaken) {
         // One at a time: whoever had it has it no more, whether that was told or not.
-        if talkersMaximum == 1 { talkers = [:] }
-        if talkers[taken.ssrc] != nil || talkers.count < RelayProtocolLimits.talkersMaximum {
-            talkers[taken.ssrc] = taken.priority
+        if talkersMaximum == 1 { priorities = [:] }
+        if priorities[taken.ssrc] != nil || priorities.count < RelayProtocolLimits.talkersMaximum {
+            priorities[taken.ssrc] = taken.priority
         }
     }
 
-    /// Changes the rules. Current talkers continue.
+    /// Changes the rules. Current priorities continue.
     public mutating func change(to rules: ServerMessage.FloorRules) { self.rules = rules }
 
     /// A burst is over.
-    public mutating func idle(_ ssrc: SSRC) { talkers[ssrc] = nil }
+    public mutating func idle(_ ssrc: SSRC) { priorities[ssrc] = nil }
 
     private func outlook(of asked: UInt8) -> FloorOutlook {
         if rules.isListenOnly { return .listenOnly }
-        if talkers.count < talkersMaximum || talkers.values.contains(where: { overrides(asked, $0) }) { return .idle }
+        if priorities.count < talkersMaximum || priorities.values.contains(where: { overrides(asked, $0) }) {
+            return .idle
+        }
         return rules.hasQueue ? .queueable : .unknown
     }
 

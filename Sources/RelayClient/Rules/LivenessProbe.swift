@@ -22,10 +22,24 @@ struct LivenessProbe: Sendable, Equatable {
 
     /// When the probe began.
     let askedAt: Instant
+    /// How long the relay may take.
+    var timeout = Self.timeout
+    /// The longest time that is given to a slow path.
+    static let timeoutMaximum: Duration = .seconds(1)
+    /// The same over TLS, where TCP sends again what was lost, after a while.
+    static let timeoutOverTLS: Duration = .seconds(1)
+
+    /// A probe over a path with that round trip, beside which another path may be used: a satellite's takes its time.
+    init(askedAt: Instant, roundTrip: Duration?, isReliable: Bool) {
+        let fair = max(Self.timeout, min((roundTrip ?? .zero) * 3, Self.timeoutMaximum))
+        self.init(askedAt: askedAt, timeout: isReliable ? Self.timeoutOverTLS : fair)
+    }
+
+    init(askedAt: Instant, timeout: Duration = Self.timeout) { (self.askedAt, self.timeout) = (askedAt, timeout) }
 
     /// What to think of a relay that was heard at `heard` last.
     func verdict(heard: Instant?, at now: Instant) -> Verdict {
         if let heard, heard > askedAt || seededFault("a-silent-host-is-taken-to-be-there") { return .isThere }
-        return now - askedAt >= Self.timeout ? .isGone : .look(at: now + Self.lookInterval)
+        return now - askedAt >= timeout ? .isGone : .look(at: now + Self.lookInterval)
     }
 }

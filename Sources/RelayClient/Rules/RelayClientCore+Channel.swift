@@ -20,6 +20,7 @@ extension RelayClientCore {
             return floorChanged { $0.taken(taken) } + floorTaken(taken, at: now)
         case .floorIdle(let idle):
             if idle.ssrc == session?.ssrc { hearing.concluded() }
+            defer { if !downlink.hasTalkers { doubt.expectsNothing() } }
             return floorChanged { $0.idle(idle.ssrc) }
                 + listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
                 + speak(.floorIdle, at: now)
@@ -50,6 +51,7 @@ extension RelayClientCore {
     mutating func floorTaken(
         _ taken: ServerMessage.FloorTaken, isLate: Bool = false, at now: Instant
     ) -> [Action] {
+        doubt.expects(at: now)
         announcedKeyIDs.removeAll { $0 == taken.keyID }
         announcedKeyIDs.append(taken.keyID)
         if announcedKeyIDs.count > RelayProtocolLimits.talkersMaximum { announcedKeyIDs.removeFirst() }

@@ -18,11 +18,13 @@ extension RelayClientCore {
                     continue
                 }
                 hearing.sent(at: now)
+                doubt.sent(at: now)
                 actions += repair(.sealed(packet: datagram), at: now)
                 actions.append(.sendMedia(datagram))
             case .releaseFloor(let requestID, let lastSequence):
                 if session != nil {
                     actions.append(.send(.floorRelease(.init(requestID: requestID, lastSequence: lastSequence))))
+                    doubt.answered()
                     guard lastSequence != nil else { continue }
                     hearing.released(at: now)
                     actions += repair(.released, at: now)
@@ -49,7 +51,9 @@ extension RelayClientCore {
     }
 
     mutating func repair(_ event: UplinkRepairStateMachine.Event, at now: Instant) -> [Action] {
-        uplinkRepair.handle(event, at: now).map { action in
+        // Nothing is lost on the way, or everything.
+        if isReliable, event != .linkLost { return [] }
+        return uplinkRepair.handle(event, at: now).map { action in
             switch action {
             case .repair(let packet): .send(.mediaRepair(packet))
             }
@@ -70,12 +74,18 @@ extension RelayClientCore {
         return isEnd ? actions + listen(.answered(request: request), at: now) : actions
     }
 
-    /// Takes a datagram that came, not through QUIC, from the relay's address.
+    /// Takes a datagram that came, not through QUIC, from the relay's address; or a media packet of a link over TLS, which
+    /// has no trailer.
     public mutating func receive(_ datagram: UnsafeRawBufferPointer, at now: Instant) -> [Action] {
+        if isReliable, session != nil {
+            if doubt.isExpecting { doubt.expects(at: now) }
+            return receivePacket(datagram, receivedAt: now, at: now)
+        }
         guard let packet = session?.authenticated(datagram) else {
             downlink.count(.notAuthentic)
             return []
         }
+        if doubt.isExpecting { doubt.expects(at: now) }
         return receivePacket(packet, receivedAt: now, at: now)
     }
 
@@ -120,7 +130,8 @@ extension RelayClientCore {
             case .ask(let request):
                 guard session != nil else { continue }
                 // The datagram waits for nothing; the stream is for a relay that does not read it.
-                actions += [.sendLoosely(.repairRequest(request)), .send(.repairRequest(request))]
+                if !isReliable { actions.append(.sendLoosely(.repairRequest(request))) }
+                actions.append(.send(.repairRequest(request)))
             case .fetch(let burst, let first):
                 guard session != nil else { continue }
                 let (request, message) = nextBurstRequest(burst, first: first)

@@ -41,9 +41,25 @@ public struct RelayClientCore {
     /// This member, once the relay said who it is.
     private(set) var ownID: MemberID?
     private var places: RelayPlaces
+    /// What the relay's `Welcome` says of its place for links over TLS.
+    private(set) var webPlace: WebPlace?
+    /// Watches the path, while there is another one.
+    var doubt = PathDoubt()
+    /// Whether the connection loses nothing on the way and has no trailers: a link over TLS.
+    var isReliable = false
+    /// Whether the connection was given up because the relay does not answer.
+    private(set) var isLostInSilence = false
     /// Whether this end would host the channel if its host went.
     var offersSuccession = false {
-        didSet { uplink.resumesBursts = offersSuccession }
+        didSet { uplink.resumesBursts = offersSuccession || hasOtherPath }
+    }
+    /// Whether the link may go on over another path: a burst continues there.
+    var hasOtherPath = false {
+        didSet {
+            guard hasOtherPath != oldValue else { return }
+            uplink.resumesBursts = offersSuccession || hasOtherPath
+            if hasOtherPath { hearOnce() }
+        }
     }
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
@@ -69,7 +85,7 @@ public struct RelayClientCore {
         self.mode = mode
         places = RelayPlaces(home: invitation.place)
         // Channels nearby are end-to-end ones, also for the member who has created it and stays where it is.
-        if invitation.mediaKey != nil { downlink.heard = HeardSpeech() }
+        if invitation.mediaKey != nil || invitation.web != nil { downlink.heard = HeardSpeech() }
         uplink = UplinkStateMachine(
             firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
             firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
@@ -85,6 +101,9 @@ public struct RelayClientCore {
 
     /// Whether bursts (for a member) and pushes can be sent and received.
     public var isReady: Bool { link.isReady }
+
+    /// Whether nobody talks, nobody wants to, and no answer is awaited: a moment at which the link may move.
+    public var isQuiet: Bool { isReady && uplink.isIdle && downlink.isIdle && queries.isIdle && floor?.isIdle ?? true }
 
     /// After how much silence the relay is asked whether it is there: soon while it owes an answer to the join, for one that was
     /// restarted meanwhile knows nothing of it.
@@ -115,7 +134,7 @@ public struct RelayClientCore {
     public var nextDeadline: Instant? {
         [
             link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline, hearing.nextDeadline,
-            uplinkRepair.nextDeadline,
+            uplinkRepair.nextDeadline, hasOtherPath ? doubt.nextDeadline : nil,
         ].compactMap(\.self).min()
     }
 
@@ -125,7 +144,21 @@ public struct RelayClientCore {
         case .join: return steer(.join, at: now)
         case .leave: return steer(.leave, at: now)
         case .earlyDataOffered: return steer(.earlyDataOffered, at: now)
-        case .connected: return steer(.connected, at: now)
+        case .connected:
+            isLostInSilence = false
+            return steer(.connected, at: now)
+        case .joinLost: return steer(.joinLost, at: now)
+        case .moveBegan: return speak(.linkMoving, at: now)
+        case .moveEnded: return isReady ? speak(.linkReady, at: now) : []
+        case .moved(.welcome(let welcome)) where isReady && mode == .member: return move(welcome, at: now)
+        case .moved(.pushWelcome) where isReady && mode == .pushOnly:
+            return push(.linkLost, at: now) + push(.linkReady, at: now)
+        case .moved: return unexpected("an answer to the join", at: now)
+        case .pathLost:
+            isLostInSilence = true
+            // Whoever talks is heard on the other path as soon as may be.
+            return steer(.connectionEnded(.lost("the relay does not answer")), at: now)
+                + (uplink.isIdle ? [] : steer(.wanted, at: now))
         case .connectionEnded(.wrongRelayKey) where places.isAway:
             // It says nothing of the relay that the invitation names.
             places.giveUpSuccessor()
@@ -140,13 +173,14 @@ public struct RelayClientCore {
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
         case .mediaSent(let number, let packet):
-            if offersSuccession, let header = try? packet.withUnsafeBytes({ try RTPHeader(parsing: $0) }) {
+            if uplink.resumesBursts, let header = try? packet.withUnsafeBytes({ try RTPHeader(parsing: $0) }) {
                 uplink.noteSent(datagram: number, sequence: header.sequence)
             }
             return repair(.sent(datagram: number, packet: packet), at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
         case .mediaAcknowledged(let number):
             hearing.answered()
+            doubt.answered()
             uplink.noteAcknowledged(datagram: number)
             return repair(.acknowledged(datagram: number), at: now)
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
@@ -165,7 +199,7 @@ public struct RelayClientCore {
         case .registerPushes(let token, let topic): return push(.register(token, topic), at: now)
         case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
-            return listenForRelay(at: now) + steer(.deadline, at: now) + speak(.deadline, at: now)
+            return listenForRelay(at: now) + doubtPath(at: now) + steer(.deadline, at: now) + speak(.deadline, at: now)
                 + listen(.deadline, at: now)
                 + query(.deadline, at: now) + repair(.deadline, at: now)
         }
@@ -174,8 +208,17 @@ public struct RelayClientCore {
     /// Without answers from the relay nobody hears this end. Then the talker is informed, and the client reconnects.
     private mutating func listenForRelay(at now: Instant) -> [Action] {
         guard hearing.isGone(at: now) else { return [] }
+        isLostInSilence = true
         return steer(.connectionEnded(.lost("it does not answer while a member talks")), at: now)
     }
+
+    private mutating func doubtPath(at now: Instant) -> [Action] {
+        guard hasOtherPath, isReady, doubt.isDue(at: now) else { return [] }
+        return [.verify]
+    }
+
+    /// A talker whose path changes says again what may not have been heard.
+    private mutating func hearOnce() { if downlink.heard == nil { downlink.heard = HeardSpeech() } }
 
     // MARK: The link
 
@@ -189,12 +232,7 @@ public struct RelayClientCore {
                 places.attempt()
                 actions.append(.connect)
             case .sendJoin:
-                actions.append(
-                    .send(
-                        .join(
-                            .init(
-                                channel: invitation.channel, token: invitation.token, displayName: displayName,
-                                isPushOnly: mode == .pushOnly))))
+                actions.append(.send(joinMessage))
             case .sayGoodbye:
                 if wasReady { actions.append(.send(.leave)) }
                 session = nil
@@ -210,7 +248,7 @@ public struct RelayClientCore {
                 actions.append(.close(code))
             case .linkLost:
                 lostAt = now
-                hearing = HearingWatch()
+                (hearing, doubt) = (HearingWatch(), PathDoubt())
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now) + query(.linkLost, at: now)
@@ -231,6 +269,14 @@ public struct RelayClientCore {
         }
         if !wasReady, link.isReady { places.joined() }
         return actions
+    }
+
+    /// What asks the relay to let this end in.
+    var joinMessage: ClientMessage {
+        .join(
+            .init(
+                channel: invitation.channel, token: invitation.token, displayName: displayName,
+                isPushOnly: mode == .pushOnly))
     }
 
     private mutating func receive(_ message: ServerMessage, at now: Instant) -> [Action] {
@@ -281,6 +327,22 @@ public struct RelayClientCore {
         steer(.violation("the relay gives a key for an end-to-end channel, whose key is the invitation's"), at: now)
     }
 
+    /// The membership goes on over another connection, with another source. Bursts of others go on where they are.
+    private mutating func move(_ welcome: ServerMessage.Welcome, at now: Instant) -> [Action] {
+        let talkers = downlink.talkers
+        (hearing, doubt) = (HearingWatch(), PathDoubt())
+        // A burst that this end began before is known to the other connection only.
+        var actions = repair(.linkLost, at: now) + query(.linkLost, at: now) + speak(.linkLost, at: now)
+        actions += push(.linkLost, at: now)
+        lostAt = now
+        actions += enter(welcome, at: now)
+        let present = (welcome.floor.map { [$0] } ?? []) + welcome.moreFloors
+        for ssrc in talkers where !present.contains(where: { $0.ssrc == ssrc }) {
+            actions += listen(.floorIdle(ssrc: ssrc, lastSequence: nil), at: now)
+        }
+        return actions
+    }
+
     private mutating func enter(_ welcome: ServerMessage.Welcome, at now: Instant) -> [Action] {
         // On an end-to-end channel the relay must not know the key, so none of its own can be the one.
         if invitation.mediaKey != nil, welcome.mediaKey != nil { return foreignKey(at: now) }
@@ -308,6 +370,10 @@ public struct RelayClientCore {
         for member in welcome.members { members.remember(member) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
         let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
+        if let web = welcome.web {
+            webPlace = web
+            hearOnce()
+        }
         var actions = steer(.welcomed(channelName: welcome.channelName.text), at: now)
         actions.append(.tell(.members([own] + others, own: own)))
         actions.append(.tell(.floorQueueOffered(welcome.hasFloorQueue)))

@@ -13,8 +13,18 @@ extension RelayClientCore {
         case earlyDataOffered
         /// The handshake with the relay of the invitation is complete.
         case connected
+        /// The connection that carried the join as early data is given up, and another one is still being made.
+        case joinLost
+        /// The link is about to move to another connection, which has sent `joinMessage`. This one serves until `moved`.
+        case moveBegan
+        /// The link stays on its connection.
+        case moveEnded
+        /// The relay let this end in on the other connection, which serves from now on.
+        case moved(ServerMessage)
         /// The connection failed or was lost.
         case connectionEnded(RelayLinkError)
+        /// The relay does not answer on this path, and there is another one.
+        case pathLost
         /// This machine's network has changed while there was no connection.
         case networkChanged
         /// The relay, with the same key, is at these places now, the best one first; 1 to 8.
@@ -67,6 +77,8 @@ extension RelayClientCore {
         case sendLoosely(ClientMessage)
         /// Send a media datagram.
         case sendMedia([UInt8])
+        /// Ask the relay for a sign of life, and deliver `.pathLost` when none comes.
+        case verify
         /// Tell the user.
         case tell(RelayLinkEvent)
         /// Answer a question of the user; each is answered once.

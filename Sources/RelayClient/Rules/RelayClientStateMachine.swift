@@ -17,6 +17,8 @@ public struct RelayClientStateMachine: Sendable {
         case earlyDataOffered
         /// The handshake is complete and the relay is the one the invitation names.
         case connected
+        /// What was sent as early data is lost with its connection, and another one is still being made.
+        case joinLost
         /// The relay let this end in, to the channel of that name.
         case welcomed(channelName: String)
         /// The relay did not let this end in.
@@ -140,6 +142,10 @@ public struct RelayClientStateMachine: Sendable {
             // When the relay does not take it so early, the transport sends it again after the handshake.
             state = .connecting(deadline: deadline, joinSent: true)
             return [.sendJoin]
+        case (.connecting(let deadline, true), .joinLost):
+            state = .connecting(deadline: deadline, joinSent: false)
+            abandonedAt = now
+            return []
         case (.connecting(_, let joinSent), .connected):
             state = .joining(deadline: now + Self.joinTimeout)
             return joinSent ? [] : [.sendJoin]
@@ -184,6 +190,7 @@ public struct RelayClientStateMachine: Sendable {
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
             (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (_, .joinLost),
             (_, .networkChanged), (_, .relayFound), (_, .wanted),
             (.waiting, _):
             return []

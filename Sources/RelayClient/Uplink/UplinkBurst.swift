@@ -67,7 +67,11 @@ extension UplinkStateMachine {
             report.sent -= unheard.count
             held.insert(contentsOf: unheard, at: 0)
             heldSamples += unheard.reduce(0) { $0 + $1.samples }
-            // The oldest are those that a listener misses least.
+            dropOldest()
+        }
+
+        /// The oldest are those that a listener misses least.
+        mutating func dropOldest() {
             while isHeldTooMuch, !held.isEmpty {
                 heldSamples -= held.removeFirst().samples
                 report.erased += 1

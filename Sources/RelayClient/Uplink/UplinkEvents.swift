@@ -10,6 +10,8 @@ extension UplinkStateMachine {
         case linkReady
         /// The link is connecting: a burst that begins waits for it.
         case linkComing
+        /// The link moves to another connection: a burst that begins meanwhile waits for `linkReady`.
+        case linkMoving
         /// The link is lost and may return: a burst that has the floor ends, and one that waits for the link continues
         /// to wait.
         case linkLost

@@ -93,6 +93,9 @@ public struct UplinkStateMachine: Sendable {
         case .linkComing:
             if link == .closed { link = .coming }
             return []
+        case .linkMoving:
+            if link == .ready { link = .coming }
+            return []
         case .linkLost: return linkLost(at: now)
         case .linkClosed: return linkClosed()
         case .begin(let id, let priority): return begin(id, priority: priority, at: now)
@@ -149,6 +152,11 @@ public struct UplinkStateMachine: Sendable {
         guard index == 0 else {
             let burst = bursts.remove(at: index)
             return [ended(burst, link == .ready ? .notAnswered : .linkUnavailable)]
+        }
+        if bursts[0].phase == .pending, bursts[0].isResumed {
+            // The talker goes on, and is heard from where it can be.
+            bursts[0].dropOldest()
+            return []
         }
         switch bursts[0].phase {
         case .pending: return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)

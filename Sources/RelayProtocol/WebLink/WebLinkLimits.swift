@@ -14,8 +14,9 @@ public enum WebLinkLimits {
     public static let mediaWait: Duration = .milliseconds(500)
     /// The most that waits there, in bytes.
     public static let mediaQueueBytes = 64 * 1_024
-    /// What the kernel may hold unsent (TCP_NOTSENT_LOWAT), in bytes.
-    public static let kernelBacklogBytes = 16 * 1_024
+    /// What the kernel may hold unsent (TCP_NOTSENT_LOWAT), in bytes: a quarter of a second of speech. The queue that drops old speech
+    /// begins behind it.
+    public static let kernelBacklogBytes = 4 * 1_024
     /// A connection on which nothing has come for this time is closed by the relay.
     public static let idleTimeout: Duration = .seconds(45)
     /// From the upgrade to the client's proof.

@@ -12,6 +12,8 @@ public enum WebSealedMessage: Sendable, Hashable {
     case pong(UInt64)
     /// A part of what would be a stream of the relay over QUIC, and whether it is the last.
     case answer(number: UInt32, isEnd: Bool, bytes: [UInt8])
+    /// A media packet of the client: whoever ends TLS cannot put other bytes in its place, and have the talker believe that it is heard.
+    case media([UInt8])
 
     /// The plaintext of the message.
     public var bytes: [UInt8] {
@@ -21,6 +23,7 @@ public enum WebSealedMessage: Sendable, Hashable {
         case .ping(let number): [3] + number.bigEndianBytes
         case .pong(let number): [4] + number.bigEndianBytes
         case .answer(let number, let isEnd, let bytes): [5] + number.bigEndianBytes + [isEnd ? 1 : 0] + bytes
+        case .media(let packet): [6] + packet
         }
     }
 
@@ -49,6 +52,7 @@ public enum WebSealedMessage: Sendable, Hashable {
             }
             let flags = body[body.startIndex + 4]
             self = .answer(number: Self.number(body.prefix(4)), isEnd: flags & 1 != 0, bytes: Array(body.dropFirst(5)))
+        case 6: self = .media(Array(body))
         default: return nil
         }
     }

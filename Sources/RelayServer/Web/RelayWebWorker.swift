@@ -13,7 +13,7 @@ public protocol RelayWebSocket: AnyObject {
     func write(_ message: [UInt8])
     /// Sends what was written.
     func flush()
-    /// The client has shown who it is.
+    /// The client has been let into a channel.
     func proved()
     /// Calls `RelayWebPeer.deadlineCame` at that time instead of an earlier one; nil: not at all.
     func wake(at time: Instant?)
@@ -117,7 +117,6 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .write(let message): peer.socket?.write(message)
         case .connected(let pin):
             peer.isKnown = true
-            peer.socket?.proved()
             report(.event(.connected(peer.id, pin)), attachment, at: now)
         case .message(let bytes):
             do throws(RelayMessageError) {
@@ -186,7 +185,15 @@ public final class RelayWebWorker: @unchecked Sendable {
         switch action {
         case .send(let message, let recipients):
             let bytes = message.encoded()
-            for id in recipients { if let peer = peers[id] { handle(peer, .send(bytes)) } }
+            for id in recipients {
+                guard let peer = peers[id] else { continue }
+                // Anybody can make a key; who is let in is somebody.
+                switch message {
+                case .welcome, .pushWelcome: peer.socket?.proved()
+                default: break
+                }
+                handle(peer, .send(bytes))
+            }
         case .sendSeries(let series, let recipients):
             let messages = series.messages
             for recipient in recipients {

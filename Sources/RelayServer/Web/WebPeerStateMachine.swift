@@ -131,14 +131,15 @@ struct WebPeerStateMachine {
         case WebLinkCipher.kind:
             switch try cipher.open(message) {
             case .control(let bytes): act(.message(bytes))
+            case .media(let packet):
+                mediaRead &+= 1
+                if acknowledgeAt == nil { acknowledgeAt = now + WebLinkLimits.acknowledgementDelay }
+                act(.media(packet))
             case .ping(let number): outbox.add(pong: number)
             case .pong, nil: break
             case .acknowledgement, .answer: throw .malformed("a message that only a relay sends")
             }
-        case let byte? where RTPHeader.isRTP(firstByte: byte):
-            mediaRead &+= 1
-            if acknowledgeAt == nil { acknowledgeAt = now + WebLinkLimits.acknowledgementDelay }
-            act(.media(message))
+        case let byte? where RTPHeader.isRTP(firstByte: byte): throw .malformed("media that are not sealed")
         case nil: throw .malformed("an empty message")
         default: break
         }

@@ -3,7 +3,7 @@ import { concat, equal, utf8, viewOf } from "./bytes.js";
 import { ProtocolError } from "./protobuf.js";
 
 export const kinds = { clientHello: 1, relayHello: 2, clientProof: 3, sealed: 16, media: 128 };
-export const content = { control: 1, acknowledgement: 2, ping: 3, pong: 4, answer: 5 };
+export const content = { control: 1, acknowledgement: 2, ping: 3, pong: 4, answer: 5, media: 6 };
 
 /** The relay has another key than the link says: somebody is between, or the relay was set up anew. */
 export class WrongRelay extends Error {}

@@ -50,7 +50,7 @@ export class Transport {
   /** @param {Promise<Uint8Array>} packet goes behind what was sent before it */
   sendMedia(packet, length) {
     this.#leaving += length;
-    this.#send(packet.finally(() => { this.#leaving -= length; }));
+    this.#sealed(content.media, packet.finally(() => { this.#leaving -= length; }));
   }
 
   /** Nothing comes of it any more. */
@@ -119,22 +119,18 @@ export class Transport {
     }
   }
 
+  /** Sealed in the order of the calls, which is that of the counter; `body` may be a promise. */
   #sealed(what, body) {
-    if (!this.#keys || this.#isOver) return;
-    const plaintext = new Uint8Array(1 + body.length);
-    plaintext[0] = what;
-    plaintext.set(body, 1);
-    this.#send(this.#keys.up.seal(plaintext).then(sealed => {
+    this.#outbox = this.#outbox.then(async () => {
+      const bytes = await body;
+      if (!this.#keys || this.#isOver) return;
+      const plaintext = new Uint8Array(1 + bytes.length);
+      plaintext[0] = what;
+      plaintext.set(bytes, 1);
+      const sealed = await this.#keys.up.seal(plaintext);
       const message = new Uint8Array(1 + sealed.length);
       message[0] = kinds.sealed;
       message.set(sealed, 1);
-      return message;
-    }));
-  }
-
-  #send(promise) {
-    this.#outbox = this.#outbox.then(async () => {
-      const message = await promise;
       if (!this.#isOver && this.socket.readyState === 1) this.socket.send(message);
     }).catch(error => this.#fail(error));
   }

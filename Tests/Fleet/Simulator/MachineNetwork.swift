@@ -116,7 +116,7 @@ final class MachineNetwork {
     }
 }
 
-/// The path of one attempt and of the connection that it comes to, as `RelayTransport` follows it.
+/// The path of one attempt and of the connection that it comes to, as `QUICTransport` follows it.
 final class LinkPath {
     /// Nobody has answered on a new path after this time.
     private static let validationTime = Duration.seconds(1)

@@ -1,4 +1,4 @@
-// One end's link to its relay: the shipped rules, with what `RelayClient` and `RelayTransport` do around them.
+// One end's link to its relay: the shipped rules, with what `RelayClient` and `QUICTransport` do around them.
 import Cryptography
 import MonotonicTime
 import PushToTalkCore
@@ -253,6 +253,7 @@ final class SimulatedLink {
                 outbox.add(event)
             case .tellOfSuccession(let succession):
                 if let own = core.ownID { tellOfHost(.succession(succession, own: own)) }
+            case .verify: verify()
             case .answer, .tellOfPushes: break
             }
         }

@@ -11,6 +11,7 @@ import RelayProtocol
 @testable import RelayHTTP
 @testable import SpokenPrompts
 @testable import Terminal
+@testable import WebSocketClient
 @testable import pttrelay
 
 private let device = String(repeating: "80", count: 32)
@@ -171,6 +172,34 @@ let textFuzzers: [Fuzzer] = [
         expect(bytes.flatMap { parts.received([$0]) } == actions, "splitting a stream makes no difference")
         let ends = actions.count { action in if case .send = action { false } else { true } }
         expect(ends <= 1 && actions.count <= 8, "a prompt ends once")
+    },
+    Fuzzer(
+        name: "proxies", maximum: 512,
+        seeds: {
+            [
+                "http://user:p%40ss@proxy.example:3128/", "[2001:db8::1]:8080", "proxy", "https://x",
+                "HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nrest",
+                "HTTP/1.0 407 Proxy Authentication Required\n\n",
+            ].map(utf8)
+        }
+    ) { bytes in
+        func answer(_ parts: [[UInt8]]) -> String {
+            var answer = ProxyAnswer()
+            do throws(ProxyAnswer.Failure) {
+                var rest: [UInt8]?
+                for part in parts {
+                    if let known = rest { rest = known + part } else { rest = try answer.take(part) }
+                }
+                return "\(String(describing: rest))"
+            } catch {
+                return "\(error)"
+            }
+        }
+        expect(answer([bytes]) == answer(bytes.map { [$0] }), "splitting an answer makes no difference")
+        guard let text = bytes.asText, let proxy = try? HTTPProxy(text) else { return }
+        let plain = try? HTTPProxy("\(proxy)")
+        expect(plain?.host == proxy.host && plain?.port == proxy.port, "a proxy is what was read: \(proxy)")
+        _ = ProxyPolicy(proxy: proxy, direct: [text]).proxy(for: proxy.host)
     },
     Fuzzer(
         name: "addresses", maximum: 128,

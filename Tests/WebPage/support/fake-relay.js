@@ -44,10 +44,10 @@ class Member {
       this.id = this.handshake.verify(data).subarray(0, 16);
       return;
     }
-    if (data[0] === 128) return this.#media(data);
     if (data[0] !== 16) return;
     const plain = this.handshake.up.open(Buffer.from(data.subarray(1)));
     if (plain[0] === 3 && this.relay.answersPings) this.seal(4, plain.subarray(1));
+    if (plain[0] === 6) return this.#media(plain.subarray(1));
     if (plain[0] === 4) this.pongs = (this.pongs ?? 0) + 1;
     if (plain[0] === 1) {
       const message = decodeClient(new Uint8Array(plain.subarray(1)));

@@ -12,7 +12,7 @@ struct Returning {
     var roundTripTime: Duration?
 }
 
-extension RelayTransport {
+extension QUICTransport {
     /// Whether what is sent now goes with the first packet.
     var offersEarlyData: Bool { connection.earlyData == .offered }
 

@@ -12,7 +12,7 @@ struct TransportPath {
     var timer: EventLoop.Timer?
 }
 
-extension RelayTransport {
+extension QUICTransport {
     /// Looks after the path from now on, until `close`.
     func followPath() {
         path = TransportPath(machine: PathStateMachine(route: route(address)), address: address)

@@ -1,0 +1,129 @@
+// An HTTP proxy: its address and credentials, as a URL names them. Pure.
+
+/// An HTTP proxy that opens connections by CONNECT (RFC 9110, section 9.3.6).
+public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
+    /// A URL that names no proxy that can be used. The description says what to write instead.
+    public enum Problem: Error, Hashable, Sendable, CustomStringConvertible {
+        /// TLS to the proxy itself.
+        case scheme(String)
+        /// Not the URL of a proxy.
+        case form
+
+        /// What to write.
+        public var description: String {
+            switch self {
+            case .scheme(let scheme): "a proxy with \"\(scheme)://\" is not supported: write \"http://HOST:PORT\""
+            case .form: "not a proxy: write \"http://HOST:PORT\" or \"http://USER:PASSWORD@HOST:PORT\""
+            }
+        }
+    }
+
+    /// Its name or address, without brackets.
+    public let host: String
+    /// Its port.
+    public let port: UInt16
+    /// "user:password", where the URL has them.
+    let credentials: String?
+
+    /// The longest URL that is read.
+    public static let textMaximum = 1_024
+    /// The port of a URL that names none.
+    public static let defaultPort: UInt16 = 3_128
+
+    /// A proxy without credentials.
+    public init(host: String, port: UInt16) { (self.host, self.port, credentials) = (host, port, nil) }
+
+    /// The proxy of a URL: "http://user:password@host:port". User and password may be percent-encoded; "http://" and the
+    /// port may be absent.
+    public init(_ text: String) throws(Problem) {
+        guard text.utf8.count <= Self.textMaximum, text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw .form
+        }
+        var rest = text[...]
+        if let range = rest.firstIndex(of: ":"), rest[range...].hasPrefix("://") {
+            let scheme = rest[..<range].lowercased()
+            guard scheme == "http" else { throw .scheme(scheme) }
+            rest = rest[rest.index(range, offsetBy: 3)...]
+        }
+        if let slash = rest.firstIndex(of: "/") {
+            guard rest[slash...] == "/" else { throw .form }
+            rest = rest[..<slash]
+        }
+        if let at = rest.lastIndex(of: "@") {
+            guard let decoded = Self.decoded(rest[..<at]), !decoded.isEmpty else { throw .form }
+            credentials = decoded
+            rest = rest[rest.index(after: at)...]
+        } else {
+            credentials = nil
+        }
+        guard let (host, port) = Self.place(rest) else { throw .form }
+        (self.host, self.port) = (host, port ?? Self.defaultPort)
+    }
+
+    /// "host:port". Never the credentials.
+    public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+
+    /// The value of `Proxy-Authorization`; nil: no credentials.
+    var authorization: String? { credentials.map { "Basic " + base64(Array($0.utf8)) } }
+
+    private static func place(_ text: Substring) -> (String, UInt16?)? {
+        var host = text
+        var port: Substring?
+        if text.first == "[" {
+            guard let end = text.firstIndex(of: "]") else { return nil }
+            host = text[text.index(after: text.startIndex)..<end]
+            let rest = text[text.index(after: end)...]
+            guard rest.isEmpty || rest.first == ":", host.contains(":") else { return nil }
+            if !rest.isEmpty { port = rest.dropFirst() }
+        } else if let colon = text.firstIndex(of: ":") {
+            host = text[..<colon]
+            port = text[text.index(after: colon)...]
+        }
+        let allowed = host.utf8.allSatisfy { byte in
+            switch UInt8(byte) {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"),
+                UInt8(ascii: ":"):
+                true
+            default: false
+            }
+        }
+        guard !host.isEmpty, host.utf8.count <= 253, allowed else { return nil }
+        guard let port else { return (String(host), nil) }
+        guard port.utf8.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }), let number = UInt16(port), number > 0 else {
+            return nil
+        }
+        return (String(host), number)
+    }
+
+    private static func decoded(_ text: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}
+
+/// RFC 4648, section 4.
+func base64(_ bytes: [UInt8]) -> String {
+    let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    var text: [UInt8] = []
+    for start in stride(from: 0, to: bytes.count, by: 3) {
+        let group = bytes[start..<min(start + 3, bytes.count)]
+        let value = group.enumerated().reduce(UInt32(0)) { $0 | UInt32($1.element) << UInt32(16 - 8 * $1.offset) }
+        for place in 0..<4 {
+            text.append(place <= group.count ? digits[Int(value >> UInt32(18 - 6 * place)) & 63] : UInt8(ascii: "="))
+        }
+    }
+    return String(decoding: text, as: UTF8.self)
+}
