@@ -49,10 +49,10 @@ export class Chromium {
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
   }
 
-  /** A page of its own person: nothing is shared with others. `files`: a folder with the page's files, in place of the server's. */
-  async page(url, { before = "", language = "en-US", width = 390, height = 800, dark = false, mobile = false, files = null } = {}) {
+  /** A page of its own person: nothing is shared with others. `files`: a folder with the page's files, in place of the server's; `hidden`: without a window. */
+  async page(url, { before = "", language = "en-US", width = 390, height = 800, dark = false, mobile = false, files = null, hidden = false } = {}) {
     const { browserContextId } = await this.send("Target.createBrowserContext");
-    const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId, width, height });
+    const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId, ...hidden ? { hidden } : { width, height } });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
     const page = new Page(this, sessionId, targetId, browserContextId);
     this.pages.set(sessionId, page);
