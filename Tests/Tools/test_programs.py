@@ -84,7 +84,8 @@ class ProgramTests(unittest.TestCase):
     def test_installed_programs_are_small_and_two_of_them_share_a_library_of_their_own(self):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["make", "-s", "install", f"SCRATCH={BUILT.parent}", f"DESTDIR={folder}"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-            bounds = {"bin/pttd": 16, "bin/pttctl": 8, LIBRARY: 14, "bin/pttrelay": 30}
+            # Of pttd, 6 MB are SwiftNIO with its TLS, for networks that block UDP.
+            bounds = {"bin/pttd": 23, "bin/pttctl": 8, LIBRARY: 14, "bin/pttrelay": 32}
             for name, megabytes in bounds.items():
                 self.assertLess(pathlib.Path(folder, "usr", name).stat().st_size, megabytes * 1_000_000, name)
             for name in ("bin/pttd", "bin/pttctl"):
