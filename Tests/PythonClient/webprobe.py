@@ -397,9 +397,9 @@ async def sealed(report, link, at):
         ("a second hello", b"\x01" + os.urandom(32), OPEN),
         ("an unknown kind of 16640 bytes", bytes([17]) + bytes(16639), OPEN),
         ("a kind above media", bytes([200]) + bytes(20), OPEN),
-        ("media that are too long", bytes([0x80, 0x6F]) + bytes(16000), OPEN),
-        ("media of one byte", b"\x80", OPEN),
-        ("what begins like media", bytes([0xBF]) + os.urandom(40), OPEN),
+        ("media that are too long", bytes([0x80, 0x6F]) + bytes(16000), VIOLATION),
+        ("media of one byte", b"\x80", VIOLATION),
+        ("what begins like media", bytes([0xBF]) + os.urandom(40), VIOLATION),
     ]:
         report.equal(f"after the join, {name}", await proven(link, at, raw=[raw], seconds=1 if expected == OPEN else 3), expected)
     async with Attacker(link, at) as attacker:
