@@ -32,7 +32,8 @@ import Testing
             let state = try RelayState.open(folder.path, logger: quiet("state"))
             let channels = try state.channels(named: [])
             #expect(channels.map(\.id) == [id] && channels.map(\.name.text) == ["Yard \"2\""])
-            let link = try state.standingInvitation(channels[0], host: try #require(try state.host()), port: 5_000, web: WebPlace(port: 443))
+            let link = try state.standingInvitation(
+                channels[0], host: try #require(try state.host()), port: 5_000, web: WebPlace(port: 443))
             #expect(link?.web == WebPlace("443"))
             #expect(link?.token == token && link?.host == "relay.example")
         }

@@ -180,7 +180,8 @@ import Testing
         let lines = Lines()
         let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
-            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil, web: nil,
+            started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
+            web: nil,
             ending: ending, logger: Logger(label: "reload") { _ in lines },
             read: {
                 try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)

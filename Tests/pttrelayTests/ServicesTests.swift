@@ -55,7 +55,8 @@ import Testing
             logger: quiet("page"), onListening: { found.yield($0) })
         let services = RelayServices(
             administration: AdministrationService(administration: relay.administration, registrar: relay.registrar),
-            page: page, pushes: Slow(name: "pushes", notes: notes), web: nil, reload: Slow(name: "reload", notes: notes),
+            page: page, pushes: Slow(name: "pushes", notes: notes), web: nil,
+            reload: Slow(name: "reload", notes: notes),
             relay: Slow(name: "relay", notes: notes, opened: end))
         let group = ServiceGroup(configuration: .init(services: services.all, logger: quiet("services")))
         let running = Task { try await group.run() }
