@@ -32,7 +32,7 @@ public struct WebEndpointConfiguration: Sendable {
 
 /// How much the web endpoint takes on.
 public struct WebEndpointLimits: Sendable, Hashable {
-    /// Connections at one time. A newcomer beyond them takes the place of the oldest one whose client has not proven who it is.
+    /// Connections at one time. A newcomer beyond them takes the place of the oldest one that was not let into a channel.
     public var connections = 2_304
     /// The same of one address, or of one /64 network of IPv6.
     public var connectionsPerAddress = 512

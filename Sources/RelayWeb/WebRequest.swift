@@ -16,7 +16,7 @@ struct WebRequest {
 
     /// Origins besides the relay's own.
     let origins: Set<String>
-    /// Whether the endpoint itself has TLS; behind a proxy the page has it all the same.
+    /// The files that are served.
     let page: WebPage
 
     func judge(_ head: HTTPRequestHead) -> Verdict {

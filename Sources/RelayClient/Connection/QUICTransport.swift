@@ -90,7 +90,7 @@ final class QUICTransport: RelayTransport, @unchecked Sendable {
     }
 
     /// Sends a message in a datagram, without its length: it arrives soon or never.
-    func send(loosely message: ClientMessage) { _ = send(Array(message.framed().dropFirst(4))) }
+    func send(loosely message: ClientMessage) { _ = send(message.encoded()) }
 
     /// Sends a packet again, on the control stream; false when the stream's backlog is too long. This leaves space for
     /// more important messages.

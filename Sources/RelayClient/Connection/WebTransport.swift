@@ -68,7 +68,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
 
     func send(_ message: ClientMessage) -> Bool {
         guard case .proven = phase else { return true }
-        guard outbox.add(control: Array(message.framed().dropFirst(4))) else { return false }
+        guard outbox.add(control: message.encoded()) else { return false }
         pump()
         return true
     }

@@ -96,7 +96,12 @@ public final class RelayWebWorker: @unchecked Sendable {
 
     func handle(_ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event) {
         guard peers[peer.id] === peer, let attachment = attachment.withLock({ $0 }) else { return }
-        let now = Instant.now
+        handle(peer, event, attachment, at: .now)
+    }
+
+    private func handle(
+        _ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event, _ attachment: Attachment, at now: Instant
+    ) {
         let isKept = !rules.isHanging(handled: attachment.progress().handled, at: now)
         let droppedBefore = peer.rules.mediaDropped
         peer.rules.handle(
@@ -160,7 +165,7 @@ public final class RelayWebWorker: @unchecked Sendable {
     private func remove(_ peer: RelayWebPeer) -> Bool {
         guard peers[peer.id] === peer else { return false }
         peers[peer.id] = nil
-        for channel in listeners.keys { listeners[channel]?[peer.id] = nil }
+        if let channel = peer.channel { listeners[channel]?[peer.id] = nil }
         return true
     }
 
@@ -205,7 +210,10 @@ public final class RelayWebWorker: @unchecked Sendable {
             guard let peer = peers[id], remove(peer) else { return }
             peer.close(code, reason)
         case .startMedia(let id, let channel, _, _):
-            if let peer = peers[id] { listeners[channel, default: [:]][id] = peer }
+            guard let peer = peers[id] else { return }
+            // A connection is on one channel.
+            peer.channel = channel
+            listeners[channel, default: [:]][id] = peer
         case .stopMedia(let id, let channel): listeners[channel]?[id] = nil
         case .forward(let packet, let channel, let talker, let arrived):
             forward(packet, channel: channel, except: talker, arrived: arrived)
@@ -227,10 +235,12 @@ public final class RelayWebWorker: @unchecked Sendable {
     }
 
     private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
-        guard let audience = listeners[channel] else { return }
+        guard let audience = listeners[channel], let attachment = attachment.withLock({ $0 }) else { return }
+        let now = Instant.now
         var count = 0
-        for (id, peer) in audience where id != talker {
-            handle(peer, .media(packet))
+        // A listener that is closed by this is taken out of `listeners`, not of this copy.
+        for (id, peer) in audience where id != talker && peers[id] === peer {
+            handle(peer, .media(packet), attachment, at: now)
             count += 1
         }
         guard count > 0 else { return }
@@ -261,6 +271,10 @@ public final class RelayWebPeer {
     /// Its client has proven who it is, and the relay's rules know of it.
     var isKnown = false
     var wasAnswerTaken = true
+    /// The channel whose media went to it last.
+    var channel: Int?
+    /// When it is woken, if nothing happens before.
+    private var wakesAt: Instant?
     private(set) weak var socket: (any RelayWebSocket)?
     private unowned let worker: RelayWebWorker
 
@@ -278,12 +292,21 @@ public final class RelayWebPeer {
     public func becameWritable() { worker.handle(self, .writable) }
 
     /// See `RelayWebSocket.wake`.
-    public func deadlineCame() { worker.handle(self, .deadline) }
+    public func deadlineCame() {
+        wakesAt = nil
+        worker.handle(self, .deadline)
+    }
 
     /// The connection is gone, by either side.
     public func closed() { worker.closed(self) }
 
-    func arm() { socket?.wake(at: rules.nextDeadline) }
+    /// A timer that turns out early costs one wake; to set it anew for each packet would cost more.
+    func arm() {
+        let deadline = rules.nextDeadline
+        if let wakesAt, let deadline, wakesAt <= deadline { return }
+        wakesAt = deadline
+        socket?.wake(at: deadline)
+    }
 
     func close(_ code: RelayCloseCode, _ reason: String) {
         socket?.wake(at: nil)
