@@ -193,7 +193,7 @@ let package = Package(
                 hummingbirdHTTP2,
                 lifecycle,
                 log,
-            ] + nio, resources: [.embedInCode("Page")]),
+            ] + nio, resources: [.embedInCode("Page"), .embedInCode("API")]),
         module(
             "RelayWeb",
             [
@@ -333,8 +333,7 @@ let package = Package(
             "RelayHTTP", named: "RelayHTTP",
             [
                 "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Vocabulary", "MonotonicTime", "Reactor",
-                lifecycle,
-                log,
+                lifecycle, log, .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
         // Not a product: writes to a relay's records until it is killed.

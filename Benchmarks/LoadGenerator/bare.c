@@ -37,10 +37,11 @@ int start_reflector(const uint16_t *ports, int per_channel, int channels, uint16
     }
     for (;;) {
         ssize_t got = recv(udp, packet, sizeof packet, 0);
-        if (got < overhead || packet[1] >= channels) continue;
+        int channel = packet[1] | packet[2] << 8;
+        if (got < overhead || channel >= channels) continue;
         vector.iov_len = (size_t)got;
         // The first of a channel talks.
-        for (int next = packet[1] * per_channel + 1, end = (packet[1] + 1) * per_channel; next < end;) {
+        for (int next = channel * per_channel + 1, end = (channel + 1) * per_channel; next < end;) {
             int part = end - next < batch ? end - next : batch;
             int done = sendmmsg(udp, messages + next, (unsigned)part, 0);
             next += done > 0 ? done : 1;
@@ -59,7 +60,7 @@ static void packet(struct member *member, const uint8_t *bytes, size_t length, u
 }
 static void nothing(struct member *member) { (void)member; }
 static void talk(struct member *talker, size_t length, uint64_t sent) {
-    uint8_t bytes[2048] = {0x80, (uint8_t)talker->channel};
+    uint8_t bytes[2048] = {0x80, (uint8_t)talker->channel, (uint8_t)(talker->channel >> 8)};
     memcpy(bytes + overhead, &sent, sizeof sent);
     if (send(talker->udp, bytes, overhead + length, 0) < 0) fail("send to the bare loop");
 }

@@ -11,6 +11,8 @@ struct member {
     // udp: -1 where all is TCP.
     int number, channel, udp;
     bool talks, joined;
+    // It wants pushes and nothing else.
+    bool push_only;
     // When it heard something first (CLOCK_MONOTONIC, ns); 0: it has not.
     uint64_t heard_at;
     // The kernel's stamp of what it heard last.
@@ -65,12 +67,23 @@ struct absence absence_of(const struct member *member);
 bool has_ticket(const struct member *member);
 // Sends something that a relay which has forgotten it answers with a reset.
 void knock(struct member *member);
+// A member of a relay gets its key, and nothing is sent; it connects, with what it has to return with; it closes its connection, and keeps
+// that or forgets it.
+void prepare(struct member *member);
+void dial_in(struct member *member);
+void hang_up(struct member *member, bool keeps_ticket);
+// Whether its connection has something to do by itself.
+bool is_due(const struct member *member, uint64_t now);
+// Connections that ended without `hang_up`.
+extern int losses;
 // The floor is asked for again, without waiting; whether it is granted.
 void ask_for_floor(struct member *talker);
 bool has_floor(const struct member *talker);
 
 // load returning …: see returning.c.
 int returning(int count, char **arguments);
+// load idle …: see idle.c.
+int idle(int count, char **arguments);
 // load tunnel …: see tunnel.c.
 int tunnelled(int count, char **arguments);
 // load pages …: see pages.c.
@@ -91,9 +104,11 @@ extern void (*on_heard)(uint64_t sent);
 void heard(struct member *member, uint64_t sent, uint64_t stamped);
 // Counts a packet that is not what the server should have sent.
 void count_bad(void);
-// Processor time of all threads of a process, in ns; its resident memory, in kB.
+// Processor time of all threads of a process, in ns; of this one, in s; resident memory of a process, in kB, and without pages of files.
 uint64_t processor_time(int pid);
+double own_processor_seconds(void);
 long resident_kilobytes(int pid);
+long anonymous_kilobytes(int pid);
 // bare.c: a process that sends every packet that it gets to all ports of the packet's channel but the first; its id, and where it
-// listens. At most 256 channels.
+// listens. At most 65,536 channels.
 int start_reflector(const uint16_t *ports, int per_channel, int channels, uint16_t *port);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +85,12 @@ uint64_t processor_time(int pid) {
     return sum;
 }
 
+double own_processor_seconds(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
 long resident_kilobytes(int pid) {
     char path[64];
     long total = 0, resident = 0;
@@ -93,4 +100,16 @@ long resident_kilobytes(int pid) {
     if (fscanf(file, "%ld %ld", &total, &resident) != 2) fail("statm");
     fclose(file);
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+long anonymous_kilobytes(int pid) {
+    char path[64], line[256];
+    long kilobytes = -1;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) fail("the server is gone");
+    while (kilobytes < 0 && fgets(line, sizeof line, file)) sscanf(line, "RssAnon: %ld kB", &kilobytes);
+    fclose(file);
+    if (kilobytes < 0) fail("RssAnon");
+    return kilobytes;
 }

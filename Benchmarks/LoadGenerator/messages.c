@@ -69,9 +69,16 @@ size_t join_message(const struct member *member, uint8_t *to) {
     end = put_bytes(end, 2, target.keys[member->channel].token, target.keys[member->channel].token_length);
     end = put_bytes(end, 3, name, (size_t)length);
     end = put_number(end, 4, 1);
+    if (member->push_only) end = put_number(end, 5, 1);
     return message(to, 1, body, end);
 }
 size_t leave_message(uint8_t *to) { return message(to, 2, to, to); }
+size_t push_register_message(uint8_t *to) {
+    static const char topic[] = "org.pttd.load.voip-ptt";
+    uint8_t body[128], token[32];
+    gnutls_rnd(GNUTLS_RND_NONCE, token, sizeof token);
+    return message(to, 6, body, put_bytes(put_bytes(body, 1, token, sizeof token), 2, topic, sizeof topic - 1));
+}
 size_t floor_request_message(struct media *media, uint8_t *to) {
     uint8_t body[64];
     gnutls_rnd(GNUTLS_RND_NONCE, &media->key_id, sizeof media->key_id);
@@ -141,6 +148,7 @@ void message_came(struct member *member, struct media *media, const uint8_t *at,
         }
         member->joined = true;
         break;
+    case 11: member->joined = true; break;
     case 2: refused("a join was refused", &field);
     case 5: media->granted = true; break;
     case 6:

@@ -28,6 +28,8 @@ extern bool floor_may_be_denied;
 // Each writes a ClientMessage of at most message_max bytes; how long it is.
 size_t join_message(const struct member *member, uint8_t *to);
 size_t leave_message(uint8_t *to);
+// Registers a token of its own for pushes.
+size_t push_register_message(uint8_t *to);
 // Asks for the floor under a key id of its own.
 size_t floor_request_message(struct media *media, uint8_t *to);
 size_t floor_release_message(const struct media *media, uint8_t *to);

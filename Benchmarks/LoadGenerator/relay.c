@@ -29,7 +29,7 @@ struct quic_member {
     uint8_t out[8192], *in;
     size_t written, taken, in_length, in_capacity;
     int64_t stream;
-    bool handshaken;
+    bool handshaken, registered;
     struct media media;
     uint8_t mac_key[crypto_shorthash_siphashx24_KEYBYTES];
     bool checks_macs;
@@ -46,6 +46,8 @@ struct quic_member {
 // The waits of a client before it tries again, in ms; the last one repeats.
 static const int waits_ms[] = {250, 500, 1000, 2000, 4000, 8000, 15000, 30000};
 enum { waits_count = sizeof waits_ms / sizeof *waits_ms };
+
+int losses;
 
 static uint64_t quic_time(void) { return now_monotonic(); }
 
@@ -155,13 +157,8 @@ static ngtcp2_path path_of(struct quic_member *q) {
     return (ngtcp2_path){{(struct sockaddr *)&q->local, sizeof q->local}, {(struct sockaddr *)&q->remote, sizeof q->remote}, NULL};
 }
 
-// The connection is over: it is begun anew after a while, if members return.
-static void lose(struct quic_member *q, const char *why) {
-    if (!members_return) {
-        fprintf(stderr, "load: member %d: %s\n", q->member->number, why);
-        exit(1);
-    }
-    uint64_t now = quic_time();
+// Nothing is left of the connection but what it takes to return.
+static void forget(struct quic_member *q) {
     ngtcp2_conn_del(q->conn);
     gnutls_deinit(q->tls);
     q->conn = NULL;
@@ -170,11 +167,22 @@ static void lose(struct quic_member *q, const char *why) {
     q->in = NULL;
     q->in_length = q->in_capacity = q->written = q->taken = 0;
     q->stream = -1;
-    q->handshaken = q->early = false;
+    q->handshaken = q->registered = q->early = false;
     q->media = (struct media){0};
     q->checks_macs = false;
     q->member->joined = false;
     q->member->heard_at = 0;
+}
+
+// The connection is over: it is begun anew after a while, if members return.
+static void lose(struct quic_member *q, const char *why) {
+    if (!members_return) {
+        fprintf(stderr, "load: member %d: %s\n", q->member->number, why);
+        exit(1);
+    }
+    losses++;
+    uint64_t now = quic_time();
+    forget(q);
     if (!q->absence.lost_at || q->absence.back_at) q->absence = (struct absence){.lost_at = now};
     int wait = q->absence.attempts < waits_count ? q->absence.attempts : waits_count - 1;
     q->dial_at = now + (uint64_t)waits_ms[wait] * 1000000u;
@@ -220,11 +228,16 @@ static void make_identity(struct quic_member *q) {
     gnutls_x509_privkey_deinit(key);
 }
 
+// What pttd offers, in its order.
+static const char pttd_priorities[] =
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305"
+    ":-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1:%DISABLE_TLS13_COMPAT_MODE";
+
 static void dial(struct quic_member *q) {
     static const gnutls_datum_t alpn = {(uint8_t *)"pttd/1", 6};
     q->absence.attempts++;
     if (gnutls_init(&q->tls, GNUTLS_CLIENT | GNUTLS_FORCE_CLIENT_CERT | GNUTLS_ENABLE_EARLY_DATA | GNUTLS_NO_END_OF_EARLY_DATA) ||
-        gnutls_priority_set_direct(q->tls, "NORMAL:-VERS-ALL:+VERS-TLS1.3:%DISABLE_TLS13_COMPAT_MODE", NULL) ||
+        gnutls_priority_set_direct(q->tls, pttd_priorities, NULL) ||
         gnutls_credentials_set(q->tls, GNUTLS_CRD_CERTIFICATE, q->credentials) ||
         gnutls_alpn_set_protocols(q->tls, &alpn, 1, GNUTLS_ALPN_MANDATORY) ||
         ngtcp2_crypto_gnutls_configure_client_session(q->tls))
@@ -287,7 +300,7 @@ static void dial(struct quic_member *q) {
     flush(q);
 }
 
-static void connect_member(struct member *member) {
+void prepare(struct member *member) {
     struct quic_member *q = calloc(1, sizeof *q);
     member->state = q;
     q->member = member;
@@ -296,8 +309,42 @@ static void connect_member(struct member *member) {
     socklen_t length = sizeof q->local;
     getsockname(member->udp, (struct sockaddr *)&q->local, &length);
     getpeername(member->udp, (struct sockaddr *)&q->remote, &length);
+    q->dial_at = UINT64_MAX;
     make_identity(q);
-    dial(q);
+}
+
+static void connect_member(struct member *member) {
+    prepare(member);
+    dial(member->state);
+}
+
+void dial_in(struct member *member) { dial(member->state); }
+
+void hang_up(struct member *member, bool keeps_ticket) {
+    struct quic_member *q = member->state;
+    if (!keeps_ticket) {
+        gnutls_free(q->ticket.data);
+        q->ticket = (gnutls_datum_t){0};
+        q->address_token_length = 0;
+    }
+    if (!q->conn) return;
+    uint8_t packet[1452];
+    ngtcp2_path_storage storage;
+    ngtcp2_pkt_info info;
+    ngtcp2_connection_close_error error;
+    ngtcp2_path_storage_zero(&storage);
+    ngtcp2_connection_close_error_default(&error);
+    ngtcp2_connection_close_error_set_application_error(&error, 0, NULL, 0);
+    ngtcp2_ssize length = ngtcp2_conn_write_connection_close(q->conn, &storage.path, &info, packet, sizeof packet, &error, quic_time());
+    if (length > 0 && send(member->udp, packet, (size_t)length, 0) < 0) fail("send");
+    forget(q);
+    q->absence = (struct absence){0};
+    q->dial_at = UINT64_MAX;
+}
+
+bool is_due(const struct member *member, uint64_t now) {
+    const struct quic_member *q = member->state;
+    return q->conn ? ngtcp2_conn_get_expiry(q->conn) <= now : now >= q->dial_at;
 }
 
 struct absence absence_of(const struct member *member) {
@@ -331,6 +378,11 @@ static void tend(struct member *member) {
     }
     bool due = ngtcp2_conn_get_expiry(q->conn) <= now;
     if (due && ngtcp2_conn_handle_expiry(q->conn, now)) return lose(q, "the connection to the relay timed out");
+    if (member->push_only && member->joined && !q->registered) {
+        uint8_t message[message_max];
+        send_message(q, message, push_register_message(message));
+        q->registered = true;
+    }
     if (q->media.next_report && now >= q->media.next_report) report(q);
     flush(q);
 }

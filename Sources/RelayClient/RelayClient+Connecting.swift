@@ -1,4 +1,5 @@
 // A link's connections: the attempts, which of them is used, and their events.
+import Cryptography
 import Logging
 import MonotonicTime
 import QUIC
@@ -26,10 +27,12 @@ extension RelayClient {
     /// The connection over QUIC, whatever it is for.
     var quic: QUICTransport? { transports[.quic] as? QUICTransport }
 
-    /// Where links over TLS are taken, as far as is known; nil: nowhere.
+    /// Where links over TLS are taken, as far as is known: from the relay itself, from the invitation, or from an earlier start. Nil:
+    /// nowhere.
     private var webPlace: RelayPlace? {
         let relay = core.relay
-        return (core.webPlace ?? relay.web)?.place(besides: relay.host)
+        let known = core.webPlace ?? relay.web ?? resumption.web(of: relay, for: identity.pin)
+        return known?.place(besides: relay.host)
     }
 
     // MARK: The choice of the path

@@ -291,6 +291,9 @@ public actor RelayClient: RelayLink, PushLink {
                 note(event, at: now)
                 doubt(after: event)
                 if case .state(let state) = event { tellOfHost(changed: state) }
+                if case .state(.ready) = event, let web = core.webPlace {
+                    resumption.keep(web, of: core.relay, for: identity.pin)
+                }
                 if handler != nil { outbox.add(.link(event)) }
             case .answer(let query, let answer):
                 // Not from within the call, and whether this link still lives by then or not.

@@ -1,8 +1,6 @@
 // What the operator looks at: health, metrics, and a page, over plain HTTP/1.1 for this machine.
 import HTTPTypes
-import HummingbirdCore
 import Logging
-import NIOCore
 import RelayServer
 import ServiceLifecycle
 
@@ -68,49 +66,20 @@ public struct OperatorEndpoint: Service {
         let configuration = configuration
         let responder = OperatorResponder(
             token: configuration.token, version: configuration.version, source: source)
-        let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
-            maxHeaderFieldSize: configuration.headBytes, maxHeaderListSize: configuration.headBytes,
-            maxHeaderFieldCount: 64)
-        let channel = HTTP1Channel(
-            responder: { request, writer, channel in
-                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestBegan, promise: nil)
-                let isRead = try await Self.skip(request.body, limit: configuration.unwantedBodyBytes)
-                let answer = await responder.answer(
-                    method: request.head.method.rawValue, path: request.head.path ?? "",
-                    authorization: request.headers[.authorization])
-                var response = Response(status: .init(code: answer.status), headers: Self.headers(answer))
-                response.body = .init(byteBuffer: ByteBuffer(string: answer.body))
-                if request.method == .head { response = response.createHeadResponse() }
-                try await writer.write(response: response.head, body: response.body)
-                if !isRead { channel.close(mode: .all, promise: nil) }
-                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestEnded, promise: nil)
-            },
-            configuration: HTTP1Channel.Configuration(
-                idleTimeout: TimeAmount(configuration.idleTime), httpDecoderConfiguration: decoder))
         do {
-            try await HTTPListener.serve(
-                channel, address: configuration.listenAddress, port: configuration.listenPort,
-                admission: .init(
-                    connections: configuration.connections,
-                    connectionsPerAddress: configuration.connectionsPerAddress, silence: .zero),
-                timeouts: .init(
-                    requestTime: configuration.requestTime,
-                    // One answer at a time is written, however long.
-                    unreadTime: configuration.requestTime, unreadBytes: nil), logger: logger, listening: onListening)
+            try await PlainHTTP.serve(
+                address: configuration.listenAddress, port: configuration.listenPort, limits: configuration.limits,
+                logger: logger, listening: onListening
+            ) { head, _ in
+                let answer = await responder.answer(
+                    method: head.method.rawValue, path: head.path ?? "",
+                    authorization: head.headerFields[.authorization])
+                return PlainHTTP.Answer(status: answer.status, headers: Self.headers(answer), body: answer.body)
+            }
         } catch let error as ListenFailure {
             throw OperatorEndpointError.listen(
                 "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
         }
-    }
-
-    /// Reads a body that is not wanted; false when there is more of it than anybody could have meant.
-    private static func skip(_ body: RequestBody, limit: Int) async throws -> Bool {
-        var rest = limit
-        for try await buffer in body {
-            rest -= buffer.readableBytes
-            if rest < 0 { return false }
-        }
-        return true
     }
 
     private static func headers(_ answer: OperatorResponder.Answer) -> HTTPFields {

@@ -24,6 +24,12 @@ public struct OperatorEndpointConfiguration: Sendable {
     /// How much of a body, which no request here has, is read, so that the client gets to read why.
     public var unwantedBodyBytes = 65_536
 
+    var limits: PlainHTTPLimits {
+        PlainHTTPLimits(
+            connections: connections, connectionsPerAddress: connectionsPerAddress, idleTime: idleTime,
+            requestTime: requestTime, headBytes: headBytes, bodyBytes: 0, unwantedBodyBytes: unwantedBodyBytes)
+    }
+
     /// The port when nothing else is said.
     public static let defaultPort: UInt16 = 9_464
 

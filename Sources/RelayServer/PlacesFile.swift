@@ -6,8 +6,8 @@ import Synchronization
 
 /// The file of `RelayServerConfiguration.keepPlaces`. It is optional: no error of it keeps a relay from running.
 public final class PlacesFile: Sendable {
-    /// A line of text for each connection, of 2 304 unless it is set up otherwise.
-    private static let byteCountMax = 1 << 20
+    /// A line of text for each connection, of 200 bytes at most: for 40,000 of them.
+    private static let byteCountMax = 8_000_000
 
     private let path: String
     private let logger: Logger

@@ -49,8 +49,8 @@ public struct RelayLimits: Sendable, Hashable {
     public var handshakesPerSecond = 256
     /// Members of one channel.
     public var membersPerChannel = 500
-    /// Channels of the relay.
-    public var channels = 256
+    /// Channels of the relay. Each takes some memory, and no time while nobody uses it.
+    public var channels = 16_384
     /// How long a connection may take to join.
     public var joinTime: Duration = .seconds(10)
     /// Clients without a membership that may wait for one at a time.
@@ -103,6 +103,10 @@ public struct RelayLimits: Sendable, Hashable {
     }
     /// Bytes of such news each second in the long run.
     public var rosterNewsPerSecond = 64 * 1_024
+    /// Join and leave notices, one for each recipient, that the channels of a worker may send at once…
+    public var rosterNotices = 4_000
+    /// …and each second in the long run. Beyond it they are collected: `RosterUpdates.crowdedWindow`.
+    public var rosterNoticesPerSecond = 2_000
     /// Requests for lost packets that a member may send at once, and each second in the long run.
     public var repairBurst = 16
     /// See `repairBurst`.
@@ -153,7 +157,7 @@ public struct RelayLimits: Sendable, Hashable {
     /// Live push tokens of one member.
     public var pushTokensPerMember = 8
     /// Live push tokens of the relay; beyond them, the one that was not connected for longest dies.
-    public var pushTokens = 16_384
+    public var pushTokens = 32_768
     /// Dead push tokens that are remembered, so that a push to one is answered with the time of its death.
     public var deadPushTokens = 16_384
     /// Pushes that may wait for one connection to confirm them.

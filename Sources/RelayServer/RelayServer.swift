@@ -27,11 +27,14 @@ public struct RelayServerConfiguration: Sendable {
     public var enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
     public var acceptsPushes = false
-    /// Threads that have a socket on the port and a share of the connections each, 1 to `workersMaximum`. With one, everything is
-    /// on the relay's own loop. See `workers(forProcessors:)`.
+    /// Threads that have a socket on the port, a share of the connections and a share of the channels each, 1 to `workersMaximum`.
+    /// With one, everything is on the relay's own loop. See `workers(forProcessors:)`.
     public var workers = 1
+    /// The number of connections from which new ones are spread over the workers; those before are the first worker's. While few
+    /// are connected, one thread serves them at less cost.
+    public var spreadFrom = 64
     /// Threads that help a worker which has a packet for hundreds of listeners, 0 to `helpersMaximum`: the last of them hears it sooner.
-    /// They help one worker at a time, and sleep otherwise. See `helpers(forProcessors:workers:)`.
+    /// They help one worker at a time, and sleep otherwise. See `helpers(forProcessors:)`.
     public var helpers = 0
     /// Has the connections that come over TLS; nil: none do.
     public var web: RelayWebWorker?
@@ -53,19 +56,15 @@ public struct RelayServerConfiguration: Sendable {
     /// See `workers`.
     public static let workersMaximum = 16
 
-    /// The recommended number of workers for `count` processors: one less, at most 4. The remaining processor serves
-    /// the kernel and the rest of the machine. A machine with two processors gets one worker, because a second one
-    /// would be woken for small channels, too.
-    public static func workers(forProcessors count: Int) -> Int { max(1, min(count - 1, 4)) }
+    /// The recommended number of workers for `count` processors: one for each.
+    public static func workers(forProcessors count: Int) -> Int { max(1, min(count, workersMaximum)) }
 
     /// See `helpers`.
     public static let helpersMaximum = ThreadPool.sizeMaximum
 
-    /// The recommended number of helper threads for `count` processors: with one worker, one for each other processor,
-    /// at most 3. Several workers already share the work of a large channel.
-    public static func helpers(forProcessors count: Int, workers: Int) -> Int {
-        workers == 1 ? max(0, min(count - 1, 3)) : 0
-    }
+    /// The recommended number of helper threads for `count` processors: one for each other processor, at most 3. A channel
+    /// is one worker's, however many workers there are.
+    public static func helpers(forProcessors count: Int) -> Int { max(0, min(count - 1, 3)) }
 
     /// The port of a relay when nothing else is said.
     public static let defaultPort: UInt16 = 4_433
@@ -122,7 +121,6 @@ public actor RelayServer {
     ///
     /// - Throws: `RelayServerError` for a configuration that cannot work.
     public init(configuration: RelayServerConfiguration, logger: Logger) throws(RelayServerError) {
-        guard !configuration.channels.isEmpty else { throw .noChannels }
         guard configuration.channels.count <= configuration.limits.channels else {
             throw .tooManyChannels(limit: configuration.limits.channels)
         }
@@ -144,7 +142,7 @@ public actor RelayServer {
 
     deinit {
         // Who forgets a relay stops it. The loop does what is queued before it ends.
-        if let engine { loop.execute { engine.shutDown() } }
+        if let engine { loop.execute { _ = engine.shutDown() } }
         loop.stop()
     }
 
@@ -218,11 +216,11 @@ public actor RelayServer {
     /// Stops it: members are told that the relay is going down. `start` or `run` starts it again with new media keys.
     public func stop() {
         if let engine {
-            lastCounters = engine.counters
             // Who was removed stays out, and channels that were added stay, when it starts again.
-            configuration.roster = engine.core.roster
-            configuration.channels = engine.core.channelConfigurations
-            engine.shutDown()
+            configuration.channels = engine.exchange.directory.configurations
+            let remains = engine.shutDown()
+            lastCounters = remains.counters
+            configuration.roster = remains.roster ?? configuration.roster
             self.engine = nil
             logger.info("relay stopped")
         }
@@ -245,7 +243,7 @@ public actor RelayServer {
             "relay draining: it stops when nobody talks",
             metadata: successor.map { ["successor": "\($0)"] })
         engine.handle(.drain(to: successor))
-        if !engine.core.isDrained {
+        if !engine.isDrained {
             let timer = loop.schedule(after: time) { [weak self] in self?.assumeIsolated { $0.endDrains() } }
             await withCheckedContinuation { drains.append($0) }
             timer.cancel()
@@ -292,88 +290,30 @@ public actor RelayServer {
     public func push(_ request: PushRequest) -> PushVerdict { engine?.push(request) ?? .shutDown }
 
     /// The number of live push tokens.
-    public var pushTokenCount: Int { engine?.core.pushTokenCount ?? 0 }
+    public var pushTokenCount: Int { engine?.pushTokenCount ?? 0 }
 
     /// All statistics for the operator; `nil` while it does not run.
-    public var statistics: RelayStatistics? { engine?.statistics }
+    public var statistics: RelayStatistics? {
+        get async {
+            let parts = await askAll { RelayEngine.ShardStatistics($0) }
+            return parts.flatMap { engine?.statistics(of: $0) }
+        }
+    }
 
     /// Whether members can join: it runs and is not going down.
-    public var isServing: Bool { engine.map { !$0.core.isDraining } ?? false }
+    public var isServing: Bool { engine.map { !$0.isDraining } ?? false }
 
     /// What was counted since the start.
-    public var counters: RelayCounters { engine?.counters ?? lastCounters }
-
-    /// The members that are connected to `channel`.
-    public func memberCount(of channel: ChannelID) -> Int { engine?.core.memberCount(of: channel) ?? 0 }
+    public var counters: RelayCounters {
+        get async {
+            let parts = await askAll { $0.core.counters }
+            return parts.flatMap { engine?.counters(of: $0) } ?? lastCounters
+        }
+    }
 
     /// Sets the handler for milestones. It runs on the loop and gets the time; for metrics and tests.
     public func setMilestoneHandler(_ handler: (@Sendable (RelayMilestone, Instant) -> Void)?) {
         milestoneHandler = handler
         engine?.milestoneHandler = handler
-    }
-
-    // MARK: Members and channels
-
-    /// Answers `RelayServerConfiguration.enrol`. Answers and removals take effect in the order of the calls.
-    public nonisolated func enrolled(
-        _ connection: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict
-    ) {
-        loop.execute { [weak self] in
-            self?.assumeIsolated { $0.engine?.handle(.enrolled(connection, enrolment, verdict)) }
-        }
-    }
-
-    /// Removes a member from a channel: its connections are closed and the media key is renewed before this returns.
-    public func revoke(_ member: MemberID, from channel: ChannelID) {
-        engine?.handle(.revoke(member, from: channel))
-    }
-
-    /// The same for several at once, with one new media key.
-    public func revoke(_ members: [MemberID], from channel: ChannelID) {
-        engine?.handle(.revokeAll(members, from: channel))
-    }
-
-    /// Lets a member that was removed come again.
-    public func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {
-        engine?.handle(.readmit(member, to: channel, as: membership))
-    }
-
-    /// Keeps other bursts of a channel from now on; members read it when they join again.
-    ///
-    /// - Returns: Whether that is something else than before; `nil`: it does not run, or has no such channel.
-    @discardableResult
-    public func setRetention(_ retention: BurstRetention, of channel: ChannelID) -> Bool? {
-        guard let engine, let known = engine.core.configuration(of: channel) else { return nil }
-        guard known.retention != retention else { return false }
-        engine.handle(.setRetention(retention, of: channel))
-        return true
-    }
-
-    /// Serves one more channel, or one that nobody has joined with another configuration.
-    ///
-    /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
-    public func serve(_ channel: RelayChannelConfiguration) -> Bool { engine?.core.serve(channel) ?? false }
-
-    /// Changes a channel's rules as soon as nobody talks on it, and informs its members.
-    ///
-    /// - Returns: Whether the rules differ from the previous ones; nil when the channel is not served.
-    public func setRules(_ rules: FloorRules, of channel: ChannelID) -> Bool? {
-        guard let engine, let known = engine.core.configuration(of: channel) else { return nil }
-        engine.handle(.setRules(rules, of: channel))
-        return known.rules != rules
-    }
-
-    /// Lets a newcomer into a channel whose creator is asked (`RelayMilestone.joinPending`), or not. Nothing happens when it waits no
-    /// more.
-    public func admit(_ isAdmitted: Bool, _ member: MemberID, to channel: ChannelID) {
-        engine?.handle(.admit(isAdmitted, member, to: channel))
-    }
-
-    /// Deletes a channel: its members get `phrase` and do not reconnect, and its invitation is no longer given out.
-    public func end(_ channel: ChannelID, _ phrase: String) { engine?.handle(.end(channel, phrase)) }
-
-    /// The members that are connected to `channel`, by the names that they have now; nil when it is not served.
-    public func connectedMembers(of channel: ChannelID) -> [MemberID: DisplayName]? {
-        engine?.core.connectedMembers(of: channel)
     }
 }

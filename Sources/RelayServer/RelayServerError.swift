@@ -12,8 +12,6 @@ public enum RelayServerError: Error, Equatable, Sendable, CustomStringConvertibl
     case listen(String, QUICError)
     /// The listening address is not a numeric IP address.
     case badAddress(String)
-    /// The relay has no channel.
-    case noChannels
     /// The relay has more channels than its limit.
     case tooManyChannels(limit: Int)
     /// Two channels have the same identifier.
@@ -46,8 +44,8 @@ public enum RelayServerError: Error, Equatable, Sendable, CustomStringConvertibl
             "the relay cannot listen on UDP \(address): \(Self.reason(error)); choose another port with --listen ADDRESS:PORT"
         case .badAddress(let text):
             "'\(text)' is not a numeric IP address to listen on; use 0.0.0.0, ::, 127.0.0.1 or an address of this machine"
-        case .noChannels: "the relay has no channel; configure at least one, or start it with --channel NAME"
-        case .tooManyChannels(let limit): "a relay serves at most \(limit) channels; run a second one for the others"
+        case .tooManyChannels(let limit):
+            "the relay may serve \(limit) channels, and has more; raise 'channels' in [limits]"
         case .repeatedChannel(let id): "two channels have the identifier \(id); give each its own"
         case .unknownChannel(let id): "the relay has no channel \(id)"
         case .notRunning: "the relay is not running, so its port is not known; start it first"

@@ -14,6 +14,49 @@ public struct ChannelRecord: Sendable, Hashable {
     public var isAdded: Bool
     /// Whether it is served, or was when the relay ran last.
     public var isServed: Bool
+    /// Whether the configuration names it, or did when the relay ran last. Its settings are there then.
+    public var isDeclared = false
+    /// Its settings, unless it is declared.
+    public var settings = ChannelSettings()
+}
+
+/// What an operator chooses for a channel.
+public struct ChannelSettings: Sendable, Hashable {
+    /// Who may talk at the same time, in the words of the configuration.
+    public enum Mode: String, Sendable, Hashable, CaseIterable, Codable {
+        /// One at a time.
+        case halfDuplex = "half-duplex"
+        /// Several at a time.
+        case fullDuplex = "full-duplex"
+        /// One at a time: who asked last.
+        case cutIn = "cut-in"
+        /// One at a time of those with a priority.
+        case listenOnly = "listen-only"
+    }
+
+    /// Who may talk at the same time.
+    public var mode = Mode.halfDuplex
+    /// Whether presses wait while somebody talks.
+    public var hasQueue = false
+    /// How much higher a priority has to be to take the floor; nil: none does.
+    public var preemptionStep: UInt8?
+    /// How many bursts are kept; nil: as many as where nothing is said.
+    public var keptBursts: Int?
+    /// For how long they are, in milliseconds; nil: as where nothing is said.
+    public var keptMilliseconds: Int64?
+
+    /// The usual ones.
+    public init() {}
+}
+
+/// A channel, and how many members and open invitations it has.
+public struct ChannelSummary: Sendable, Hashable {
+    /// The channel.
+    public var channel: ChannelRecord
+    /// Its members, without those removed.
+    public var members: Int
+    /// The invitations by which devices can enrol.
+    public var openInvitations: Int
 }
 
 /// What an invitation gives, and for how long.

@@ -36,12 +36,38 @@ extension RelayStore {
             """, [channel.description, now])
     }
 
-    /// A channel's invitations, latest first, at most `limit`.
-    public func invitations(to channel: ChannelID, limit: Int) throws(RelayStoreError) -> [InvitationRecord] {
+    /// A channel's invitations, latest first, at most `limit`, and before the one of that number.
+    public func invitations(
+        to channel: ChannelID, before number: Int64 = .max, limit: Int
+    ) throws(RelayStoreError) -> [InvitationRecord] {
         try read { db in
             try db.rows(
-                "SELECT * FROM invitation WHERE channel = ? ORDER BY number DESC LIMIT ?",
-                [channel.description, limit]
+                "SELECT * FROM invitation WHERE channel = ? AND number < ? ORDER BY number DESC LIMIT ?",
+                [channel.description, number, limit]
+            ).map(Self.invitation)
+        }
+    }
+
+    /// One of a channel's invitations, withdrawn or not.
+    ///
+    /// - Throws: `RelayStoreError.unknownInvitation`.
+    public func invitation(_ number: Int64, to channel: ChannelID) throws(RelayStoreError) -> InvitationRecord {
+        try read { db in
+            let row = try db.row(
+                "SELECT * FROM invitation WHERE number = ? AND channel = ?", [number, channel.description])
+            guard let row else { throw RelayStoreError.unknownInvitation(number) }
+            return try Self.invitation(row)
+        }
+    }
+
+    /// The invitation that has that secret; nil: the channel has none such.
+    public func invitation(
+        with token: InvitationToken, to channel: ChannelID
+    ) throws(RelayStoreError) -> InvitationRecord? {
+        try read { db in
+            try db.row(
+                "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
+                [Self.digest(token), channel.description]
             ).map(Self.invitation)
         }
     }
@@ -135,8 +161,28 @@ extension RelayStore {
                 priority: try kept.value("priority") { (number: Int64) in UInt8(exactly: number) },
                 isListenOnly: try kept.flag("listenOnly")),
             used: try kept.value("used"), madeAt: try kept.value("madeAt"), withdrawnAt: try kept.value("withdrawnAt"),
-            standingToken: try kept.optional("standing") { (text: String) in
-                Base64URL.decode(text).flatMap { InvitationToken($0) }
-            })
+            standingToken: try kept.optional("standing", token))
+    }
+
+    static func token(_ text: String) -> InvitationToken? { Base64URL.decode(text).flatMap { InvitationToken($0) } }
+
+    // MARK: Repeated requests
+
+    /// A secret of these records, by which the same request gives the same identifiers and tokens again, so that no token has to be
+    /// kept. Made when it is asked for first.
+    public func retrySecret() throws(RelayStoreError) -> [UInt8] {
+        if let known = try read({ db in try Self.retrySecret(db) }) { return known }
+        return try write { db in
+            if let known = try Self.retrySecret(db) { return known }
+            let secret = SecureRandom.bytes(32)
+            try db.execute("INSERT INTO retry (secret) VALUES (?)", [Hexadecimal.encode(secret)])
+            return secret
+        }
+    }
+
+    private static func retrySecret(_ db: Database) throws -> [UInt8]? {
+        try db.row("SELECT secret FROM retry").map {
+            try KeptRow($0, of: "retry").value("secret") { (text: String) in Hexadecimal.decode(text) }
+        }
     }
 }

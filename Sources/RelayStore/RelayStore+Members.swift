@@ -16,6 +16,29 @@ extension RelayStore {
         }
     }
 
+    /// Every member of every channel, those removed included.
+    public func members() throws(RelayStoreError) -> [ChannelID: [MemberRecord]] {
+        try read { db in
+            var all: [ChannelID: [MemberRecord]] = [:]
+            try db.forEachRow("SELECT * FROM member") { row in
+                all[try Self.channelID(KeptRow(row, of: "member")), default: []].append(try Self.member(row))
+            }
+            return all
+        }
+    }
+
+    /// The member of that identifier.
+    ///
+    /// - Throws: `RelayStoreError.unknownMember`.
+    public func member(_ id: MemberID, of channel: ChannelID) throws(RelayStoreError) -> MemberRecord {
+        try read { db in
+            guard let member = try Self.member(id, of: channel, db) else {
+                throw RelayStoreError.unknownMember(id.description, candidates: [])
+            }
+            return member
+        }
+    }
+
     /// The number of members of a channel, without those removed.
     public func memberCount(of channel: ChannelID) throws(RelayStoreError) -> Int {
         try read { db in
@@ -124,19 +147,20 @@ extension RelayStore {
         ).map { try member($0).id }
     }
 
-    /// Lets a member that was removed come again, or changes what a member may do.
+    /// Lets a member that was removed come again, or changes what a member may do and is called in lists.
     ///
     /// - Parameters: `nil` leaves what it was.
     public func readmit(
-        _ member: MemberID, to channel: ChannelID, priority: UInt8? = nil, isListenOnly: Bool? = nil
+        _ member: MemberID, to channel: ChannelID, name: DisplayName? = nil, priority: UInt8? = nil,
+        isListenOnly: Bool? = nil
     ) throws(RelayStoreError) -> MemberRecord {
         try write { db in
             try db.execute(
                 """
-                UPDATE member SET revokedAt = NULL, priority = ifnull(?, priority),
+                UPDATE member SET revokedAt = NULL, name = ifnull(?, name), priority = ifnull(?, priority),
                     listenOnly = ifnull(?, listenOnly) WHERE channel = ? AND id = ?
                 """,
-                [priority.map { Int($0) }, isListenOnly, channel.description, member.description])
+                [name?.text, priority.map { Int($0) }, isListenOnly, channel.description, member.description])
             guard let record = try Self.member(member, of: channel, db) else {
                 throw RelayStoreError.unknownMember(member.description, candidates: [])
             }

@@ -12,8 +12,8 @@ import SQLite
 public final class RelayStore: Sendable {
     /// Limits of what is kept; what is beyond is refused.
     public struct Limits: Sendable {
-        /// Channels.
-        public var channels = 4_096
+        /// Channels, served or not.
+        public var channels = 1_000_000
         /// Members of one channel, those removed included.
         public var membersPerChannel = 20_000
         /// Invitations of one channel that are open.

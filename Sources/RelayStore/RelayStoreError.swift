@@ -1,5 +1,6 @@
 // The errors of a relay's records, with words that say what to do.
 import Files
+import RelayProtocol
 import SQLite
 
 /// Why a relay's records cannot be read or written, or do not allow what was asked.
@@ -22,8 +23,18 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
     case notWritten(why: String)
     /// There is no such channel.
     case unknownChannel(String, known: [String])
+    /// There is no channel with this identifier.
+    case noChannel(ChannelID)
     /// The channel's name is taken.
     case channelExists(String)
+    /// The channel is in the configuration, which has its settings.
+    case declared(String)
+    /// The member was removed from the channel.
+    case memberRemoved(String)
+    /// What was to be changed has changed since it was read.
+    case changedSince(String)
+    /// The key of a request that was repeated was another request's.
+    case retryDiffers
     /// No member, or several members, match the name or the beginning of the identifier.
     case unknownMember(String, candidates: [String])
     /// There is no such invitation.
@@ -63,7 +74,15 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
             let names = known.prefix(10).map { "'\($0)'" }.joined(separator: ", ")
             return "the relay has no channel '\(name)'"
                 + (names.isEmpty ? "; start it with --channel" : "; it has \(names)")
+        case .noChannel(let id): return "the relay has no channel \(id)"
         case .channelExists(let name): return "the relay has a channel '\(name)' already"
+        case .declared(let name):
+            return
+                "'\(name)' is declared in pttrelay.toml, or with --channel; change or remove it there, and reload or restart the relay"
+        case .memberRemoved(let name):
+            return "'\(name)' was removed from the channel; readmit it first"
+        case .changedSince(let what): return "\(what) was changed by somebody else; read it again"
+        case .retryDiffers: return "the key of this request was used for another request; use a new one"
         case .unknownMember(let text, let candidates):
             guard !candidates.isEmpty else {
                 return "the channel has no member '\(text)'; 'pttrelay members CHANNEL' lists them"

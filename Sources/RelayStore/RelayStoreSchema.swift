@@ -32,6 +32,20 @@ enum RelayStoreSchema {
         ),
         // Whatever was known was served by a start that named no channels.
         ("2", "ALTER TABLE channel ADD COLUMN served INTEGER NOT NULL DEFAULT 1"),
+        // Settings of channels that no configuration names. The index is for the removal of invitations, whose members are looked for.
+        (
+            "3",
+            """
+            ALTER TABLE channel ADD COLUMN declared INTEGER NOT NULL DEFAULT 0;
+            ALTER TABLE channel ADD COLUMN mode TEXT NOT NULL DEFAULT 'half-duplex';
+            ALTER TABLE channel ADD COLUMN queue INTEGER NOT NULL DEFAULT 0;
+            ALTER TABLE channel ADD COLUMN preemptionStep INTEGER;
+            ALTER TABLE channel ADD COLUMN keptBursts INTEGER;
+            ALTER TABLE channel ADD COLUMN keptMilliseconds INTEGER;
+            CREATE INDEX memberOfInvitation ON member (invitation);
+            CREATE TABLE retry (secret TEXT NOT NULL) STRICT;
+            """
+        ),
     ]
 
     /// Whether a later version has had the file.

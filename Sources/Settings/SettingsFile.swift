@@ -12,7 +12,7 @@ import Files
 /// ```
 public enum SettingsFile {
     /// A settings file is not larger than this.
-    public static let sizeMax = 256 * 1024
+    public static let sizeMax = 4 * 1024 * 1024
 
     /// Reads the file at `path`.
     ///

@@ -5,6 +5,7 @@ import Logging
 import Logs
 import Reactor
 import RelayProtocol
+import RelayServer
 import Settings
 import Terminal
 
@@ -15,7 +16,9 @@ extension RelayOptions {
             let settings = try settings()
             let administration = Administration(
                 directory: stateDirectory(settings), host: host ?? settings.host,
-                web: settings.web.flatMap { $0.place(port: $0.listen.port) })
+                web: settings.web.flatMap { $0.place(port: $0.listen.port) },
+                floors: Floors(rules: settings.floorRules, retentions: settings.retentions),
+                channelsMaximum: settings.limits.channels)
             try EventLoop.runProgram(named: "pttrelay") { _ in try await body(administration) }
         } catch let exit as ExitCode {
             throw exit
@@ -38,6 +41,10 @@ struct Administration {
     let host: String?
     /// Where the relay takes links over TLS, in links; nil: nowhere.
     let web: WebPlace?
+    /// The settings of the configuration for the floors, for a relay that does not run.
+    let floors: Floors
+    /// Channels that it may serve, likewise.
+    let channelsMaximum: Int
 
     /// Asks for one thing.
     ///
@@ -65,6 +72,20 @@ struct Administration {
                     "the relay in \(directory) is running, but accepts no commands: it is starting, or another command uses "
                     + "its records; try again")
         }
-        return await (try Registrar(state: state, host: host, web: web, logger: logger)).answer(request)
+        let registrar = try Registrar(
+            state: state, host: host, web: web, floors: floors, channelsMaximum: channelsMaximum, logger: logger)
+        return await registrar.answer(request)
+    }
+
+    /// All channels, in the order of their names.
+    func channels() async throws -> [AdministrationResponse.ChannelLine] {
+        var lines: [AdministrationResponse.ChannelLine] = []
+        var next: String?
+        repeat {
+            guard case .channels(let page, let following) = try await ask(.channels(after: next)) else { break }
+            lines += page
+            next = following
+        } while next != nil
+        return lines
     }
 }

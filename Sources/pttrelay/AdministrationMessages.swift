@@ -1,21 +1,35 @@
-// The requests of the commands to a relay, and its answers: JSON over a socket in its state directory.
+// The requests of the commands to a relay, and its answers: JSON over a socket in its state directory. The API makes the same ones.
 import RelayProtocol
+import RelayStore
 
 /// A command of the operator.
 enum AdministrationRequest: Codable, Equatable {
-    /// `key`: nil for a channel whose media key the relay gives.
-    case invite(channel: String, terms: Terms?, key: MediaKeyOrigin?)
-    case invitations(channel: String)
-    case channels
+    /// `key`: nil for a channel whose media key the relay gives. `retry`: names the request, which may come twice.
+    case invite(channel: ChannelReference, terms: Terms?, key: MediaKeyOrigin?, retry: String? = nil)
+    /// The latest first, before the one of that number.
+    case invitations(channel: ChannelReference, before: Int64? = nil, limit: Int? = nil)
+    case invitation(channel: ChannelReference, number: Int64)
+    /// Channels in the order of their names, after the one of that name.
+    case channels(after: String? = nil, limit: Int? = nil)
+    case channel(ChannelReference)
+    /// `retry`: names the request, which may come twice.
+    case addChannel(name: String, ChannelChange, isEndToEnd: Bool, retry: String? = nil)
+    /// `tag`: what the channel has to be like now; nil: whatever it is.
+    case changeChannel(ChannelReference, ChannelChange, tag: String? = nil)
+    case removeChannel(ChannelReference, tag: String? = nil)
     /// Whether members can join.
     case health
+    /// Who talks, and how much there is of everything.
+    case status
     /// Members in the order of their identifiers, after the one with this.
-    case members(channel: String, after: String?)
-    case revoke(channel: String, member: String, keepsInvitation: Bool)
-    case withdraw(channel: String, invitation: Int64)
+    case members(channel: ChannelReference, after: String?, limit: Int? = nil)
+    case member(channel: ChannelReference, member: String)
+    case changeMember(channel: ChannelReference, member: String, MemberChange, tag: String? = nil)
+    case revoke(channel: ChannelReference, member: String, keepsInvitation: Bool, tag: String? = nil)
+    case withdraw(channel: ChannelReference, invitation: Int64)
     /// Withdraws an invitation and removes all who came by it.
-    case revokeInvited(channel: String, invitation: Int64)
-    case readmit(channel: String, member: String, priority: UInt8?, isListenOnly: Bool?)
+    case revokeInvited(channel: ChannelReference, invitation: Int64)
+    case readmit(channel: ChannelReference, member: String, MemberChange)
 
     /// The origin of the media key of an end-to-end channel. The relay does not get the key.
     enum MediaKeyOrigin: Codable, Equatable {
@@ -40,8 +54,15 @@ enum AdministrationRequest: Codable, Equatable {
 /// The answer.
 enum AdministrationResponse: Codable, Equatable {
     case invitation(Invitation)
-    case invitations([InvitationLine])
-    case channels([ChannelLine])
+    /// `next`: there are more, before this one.
+    case invitations([InvitationLine], next: Int64? = nil)
+    case invitationLine(InvitationLine)
+    /// `next`: there are more, after this one.
+    case channels([ChannelLine], next: String? = nil)
+    case channel(ChannelLine)
+    /// The channel is served; `isNew`: it was not in the records.
+    case added(ChannelLine, isNew: Bool)
+    case status(Status)
     /// `next`: there are more, after this one.
     case members([MemberLine], next: String?)
     case removed(MemberLine, Removal)
@@ -60,6 +81,8 @@ enum AdministrationResponse: Codable, Equatable {
         /// Names it when it is withdrawn; nil: the standing one.
         var number: Int64?
         var expiresAt: Int64?
+        /// Whether the request came for the first time.
+        var isNew = true
     }
 
     struct InvitationLine: Codable, Equatable {
@@ -73,16 +96,6 @@ enum AdministrationResponse: Codable, Equatable {
         var priority: UInt8
         var isListenOnly: Bool
         var madeAt: Int64
-    }
-
-    struct ChannelLine: Codable, Equatable {
-        var name: String
-        var id: String
-        var members: Int
-        /// Members that are connected now; nil: the relay does not run, or does not serve the channel.
-        var connected: Int?
-        var openInvitations: Int
-        var isEndToEnd: Bool
     }
 
     struct MemberLine: Codable, Equatable {
@@ -124,6 +137,10 @@ enum AdministrationLimits {
     static let membersPerResponse = 500
     /// Invitations in one response: the latest.
     static let invitationsPerResponse = 200
+    /// Channels in one response; a name has at most 128 bytes.
+    static let channelsPerResponse = 500
+    /// Talkers in one response.
+    static let talkersPerResponse = 500
     /// Connections at one time.
     static let connections = 8
     /// Commands that wait for their turn; further ones are refused.

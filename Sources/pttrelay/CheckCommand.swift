@@ -26,6 +26,7 @@ struct CheckCommand: ParsableCommand {
             let path = relay.config ?? RelaySettings.defaultPath()
             try Self.checkPushes(settings)
             try Self.checkWeb(settings)
+            if let file = settings.api?.tokenFile { _ = try APISettings.token(in: file) }
             Console.say(path.map { "\($0) is valid" } ?? "there is no configuration file; these are the defaults")
             for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
         } catch {
@@ -96,6 +97,14 @@ struct CheckCommand: ParsableCommand {
                 lines.append("warning: browsers do not trust the certificate that the relay makes; name one in [web]")
             }
         }
+        if let api = settings.api {
+            lines.append("serves the API on TCP \(api.listen.text)")
+            if !api.listen.isLoopback {
+                lines.append(
+                    "warning: the API has no TLS, and \(api.listen.text) can be reached from other machines: "
+                        + "anyone on the path can read the token")
+            }
+        }
         if let address = settings.operatorListen {
             lines.append("serves the operator's page on TCP \(address.text)")
             if !address.isLoopback {
@@ -107,7 +116,7 @@ struct CheckCommand: ParsableCommand {
         return lines
     }
 
-    private static func floor(_ rules: FloorRules) -> String {
+    static func floor(_ rules: FloorRules) -> String {
         let talkers =
             switch rules.mode {
             case .halfDuplex: "one member talks at a time"

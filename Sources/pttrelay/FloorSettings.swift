@@ -19,11 +19,14 @@ enum FloorSettings {
     static func retention(_ table: SettingsTable) -> BurstRetention {
         BurstRetention(
             bursts: table.value(
-                "keep-bursts", .integer(in: 0...RelayProtocolLimits.keptBurstsMaximum),
-                default: standardRetention.bursts),
-            time: table.value(
-                "keep-time", .duration(in: .zero ... .seconds(86_400)), default: standardRetention.time))
+                "keep-bursts", .integer(in: retainedBursts), default: standardRetention.bursts),
+            time: table.value("keep-time", .duration(in: retentionTimes), default: standardRetention.time))
     }
+
+    /// How many bursts can be kept.
+    static let retainedBursts = 0...RelayProtocolLimits.keptBurstsMaximum
+    /// For how long they can be.
+    static let retentionTimes: ClosedRange<Duration> = .zero ... .seconds(86_400)
 
     /// The floor's timers in the table `[relay]`.
     static func timers(_ table: SettingsTable) -> FloorControlStateMachine.Timers {

@@ -103,7 +103,7 @@ struct InviteCommand: ParsableCommand {
                 ? nil
                 : earlier.map { .earlierLink(channel: $0.channel.description, pin: $0.pin.description) }
                     ?? (newKey ? .new : .first)
-            let request = AdministrationRequest.invite(channel: channel, terms: terms, key: origin)
+            let request = AdministrationRequest.invite(channel: .named(channel), terms: terms, key: origin)
             guard case .invitation(let invitation) = try await administration.ask(request) else { return }
             var link = try InvitationLink(invitation.link)
             if let host = administration.host { link.host = host }
@@ -157,7 +157,10 @@ extension InviteCommand {
     private func expiry(_ time: Int64?) -> String { time.map { ", until " + timeText($0) } ?? "" }
 
     private func printList(_ administration: Administration) async throws {
-        guard case .invitations(let all) = try await administration.ask(.invitations(channel: channel)) else { return }
+        guard case .invitations(let all, _) = try await administration.ask(.invitations(channel: .named(channel)))
+        else {
+            return
+        }
         var rows = [["NUMBER", "STATE", "DEVICES", "PRIORITY", "MADE", "EXPIRES"]]
         for entry in all {
             let state =

@@ -22,7 +22,7 @@ struct MembersCommand: ParsableCommand {
             var rows = [["MEMBER", "NAME", "NAME NOW", "STATE", "PRIORITY", "INVITATION", "ENROLLED"]]
             var next: String?
             repeat {
-                let request = AdministrationRequest.members(channel: channel, after: next)
+                let request = AdministrationRequest.members(channel: .named(channel), after: next)
                 guard case .members(let page, let following) = try await administration.ask(request) else { return }
                 rows += page.filter { all || $0.revokedAt == nil }.map(Self.row)
                 next = following
@@ -73,7 +73,7 @@ struct RevokeCommand: ParsableCommand {
     func run() throws {
         try relay.administer { administration in
             if let invitation, deleteMembers {
-                let request = AdministrationRequest.revokeInvited(channel: channel, invitation: invitation)
+                let request = AdministrationRequest.revokeInvited(channel: .named(channel), invitation: invitation)
                 guard case .removedInvited(let count, let removal) = try await administration.ask(request) else {
                     return
                 }
@@ -81,11 +81,11 @@ struct RevokeCommand: ParsableCommand {
                 return
             }
             if let invitation {
-                _ = try await administration.ask(.withdraw(channel: channel, invitation: invitation))
+                _ = try await administration.ask(.withdraw(channel: .named(channel), invitation: invitation))
                 return Console.say("invitation \(invitation) is withdrawn; members who enrolled with it stay")
             }
             let request = AdministrationRequest.revoke(
-                channel: channel, member: member ?? "", keepsInvitation: keepInvitation)
+                channel: .named(channel), member: member ?? "", keepsInvitation: keepInvitation)
             guard case .removed(let line, let removal) = try await administration.ask(request) else { return }
             for sentence in Self.sentences(line, removal, channel: channel) { Console.say(sentence) }
         }
@@ -139,6 +139,7 @@ struct ReadmitCommand: ParsableCommand {
         help: "The member: its identifier, the beginning of it, the name it enrolled by, or the one it is connected by."
     )
     var member: String
+    @Option(help: ArgumentHelp("The name in lists; the device has its own.", valueName: "name")) var name: String?
     @Option(help: ArgumentHelp("The highest priority of its requests to talk, from 0 to 254.", valueName: "number"))
     var priority: UInt8?
     @Flag(inversion: .prefixedNo, help: "Whether it may only listen.") var listenOnly: Bool?
@@ -153,7 +154,8 @@ struct ReadmitCommand: ParsableCommand {
     func run() throws {
         try relay.administer { administration in
             let request = AdministrationRequest.readmit(
-                channel: channel, member: member, priority: priority, isListenOnly: listenOnly)
+                channel: .named(channel), member: member,
+                MemberChange(name: name, priority: priority, isListenOnly: listenOnly))
             guard case .member(let line) = try await administration.ask(request) else { return }
             Console.say(
                 "\(line.fullName) (\(line.id)) is a member, "
@@ -171,9 +173,8 @@ struct ChannelsCommand: ParsableCommand {
 
     func run() throws {
         try relay.administer { administration in
-            guard case .channels(let channels) = try await administration.ask(.channels) else { return }
             var rows = [["CHANNEL", "MEMBERS", "ON", "INVITATIONS", "MEDIA KEY"]]
-            rows += channels.map {
+            rows += try await administration.channels().map {
                 [
                     $0.name, "\($0.members)", $0.connected.map { "\($0)" } ?? "-", "\($0.openInvitations)",
                     $0.isEndToEnd ? "the members'" : "the relay's",

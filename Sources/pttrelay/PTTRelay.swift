@@ -14,7 +14,9 @@ struct PTTRelay: ParsableCommand {
         version: Version.text,
         subcommands: [
             RunCommand.self, InviteCommand.self, MembersCommand.self, RevokeCommand.self, ReadmitCommand.self,
-            ChannelsCommand.self, HealthCommand.self, CheckCommand.self, OperatorTokenCommand.self,
+            ChannelsCommand.self, ChannelCommand.self, StatusCommand.self, HealthCommand.self, CheckCommand.self,
+            OperatorTokenCommand.self,
+            APITokenCommand.self,
             PushCertificateCommand.self, PushServerCertificateCommand.self, BeginAnewCommand.self,
         ])
 

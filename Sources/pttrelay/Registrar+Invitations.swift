@@ -6,7 +6,8 @@ import RelayStore
 
 extension Registrar {
     func invite(
-        _ name: String, _ terms: AdministrationRequest.Terms?, _ key: AdministrationRequest.MediaKeyOrigin?
+        _ reference: ChannelReference, _ terms: AdministrationRequest.Terms?,
+        _ key: AdministrationRequest.MediaKeyOrigin?, _ retry: String?
     ) async throws -> AdministrationResponse {
         guard let address else {
             throw RelayStateError(
@@ -14,7 +15,7 @@ extension Registrar {
                     "the relay has not served yet, so its port is not known; start it first: 'pttrelay run --channel NAME'"
             )
         }
-        let channel = try await channel(named: name, for: key)
+        let channel = try await channel(reference, for: key)
         let isFirst = try store.invitations(to: channel.id, limit: 1).isEmpty
         if channel.isEndToEnd, key == nil || key == .first && !isFirst {
             throw RelayStoreError.wrongKind(
@@ -27,11 +28,15 @@ extension Registrar {
         var number: Int64?
         var expiresAt: Int64?
         let token: InvitationToken
+        var isNew = true
         if terms == nil, let standing = try store.standingToken(of: channel.id) {
             token = standing
+        } else if let retry, let terms, let known = try repeated(retry, terms, channel) {
+            (token, number, isNew) = (known.token, known.invitation.number, false)
+            expiresAt = known.invitation.terms.expiresAt
         } else {
             let terms = terms ?? .init(priority: 0, isListenOnly: false)
-            token = InvitationToken()
+            token = try retry.map { try retryToken($0, channel) } ?? InvitationToken()
             let now = clock()
             expiresAt = terms.lifetime.map { now.addingReportingOverflow($0).partialValue }
             number = try store.invite(
@@ -46,19 +51,39 @@ extension Registrar {
         return .invitation(
             .init(
                 link: link.text, isEndToEnd: channel.isEndToEnd, members: try store.memberCount(of: channel.id),
-                number: number, expiresAt: expiresAt))
+                number: number, expiresAt: expiresAt, isNew: isNew))
+    }
+
+    /// The secret of the invitation that a request makes.
+    private func retryToken(_ retry: String, _ channel: ChannelRecord) throws -> InvitationToken {
+        let bytes = try retryBytes("invitation \(channel.id)", retry)
+        return InvitationToken(bytes.prefix(InvitationToken.byteCountDefault)) ?? InvitationToken()
+    }
+
+    /// The invitation that the same request made before; nil: it comes for the first time.
+    private func repeated(
+        _ retry: String, _ terms: AdministrationRequest.Terms, _ channel: ChannelRecord
+    ) throws -> (invitation: InvitationRecord, token: InvitationToken)? {
+        let token = try retryToken(retry, channel)
+        guard let known = try store.invitation(with: token, to: channel.id) else { return nil }
+        let lifetime = known.terms.expiresAt.map { $0 - known.madeAt }
+        guard
+            known.terms.uses == terms.uses, known.terms.priority == terms.priority, lifetime == terms.lifetime,
+            known.terms.isListenOnly == terms.isListenOnly
+        else { throw RelayStoreError.retryDiffers }
+        return (known, token)
     }
 
     /// The channel that somebody is invited to.
     private func channel(
-        named name: String, for key: AdministrationRequest.MediaKeyOrigin?
+        _ reference: ChannelReference, for key: AdministrationRequest.MediaKeyOrigin?
     ) async throws -> ChannelRecord {
         switch key {
-        case nil: return try store.channel(named: name)
-        case .first, .new: return try await endToEndChannel(name)
+        case nil: return try record(reference)
+        case .first, .new: return try await endToEndChannel(reference)
         case .earlierLink(let id, let pin):
             // Its media key would open nothing on another channel, and nobody would hear why.
-            let channel = try store.channel(named: name)
+            let channel = try record(reference)
             guard pin == self.pin.description else {
                 throw RelayStoreError.wrongKind(
                     "the link of --like is of another relay, whose key is not this one's; give one that this relay printed"
@@ -70,13 +95,14 @@ extension Registrar {
                     "the link of --like is for \(other.map { "'\($0.name)'" } ?? "a channel that the relay does not have"), "
                         + "not for '\(channel.name)'; give one for that")
             }
-            return try await endToEndChannel(name)
+            return try await endToEndChannel(reference)
         }
     }
 
     /// The channel, made and served at once if there is none.
-    private func endToEndChannel(_ text: String) async throws -> ChannelRecord {
-        if let found = try store.channels().first(where: { $0.name.text == text }) {
+    private func endToEndChannel(_ reference: ChannelReference) async throws -> ChannelRecord {
+        guard case .named(let text) = reference else { return try record(reference) }
+        if let found = try store.knownChannel(named: text) {
             guard found.isEndToEnd else {
                 throw RelayStoreError.wrongKind(
                     "the media key of '\(found.name)' comes from the relay, and a channel stays as it was made; "
@@ -86,44 +112,27 @@ extension Registrar {
         }
         guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
         let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, isServed: true, now: clock())
-        var configuration = channel.configuration(token: nil)
-        configuration.rules = floors.rules(of: channel.name)
-        configuration.retention = floors.retention(of: channel.name)
-        if let server, await !server.serve(configuration) {
-            throw RelayStateError(
-                description:
-                    "the channel is created but not served: the relay has reached its limit of channels; restart it with fewer others"
-            )
-        }
+        try await serve(channel)
         return channel
     }
 
-    func invitations(_ name: String) throws -> AdministrationResponse {
-        let now = clock()
-        let found = try store.invitations(
-            to: try store.channel(named: name).id, limit: AdministrationLimits.invitationsPerResponse)
-        return .invitations(
-            found.map {
-                .init(
-                    number: $0.number, isStanding: $0.standingToken != nil, isOpen: $0.isOpen(at: now),
-                    isWithdrawn: $0.withdrawnAt != nil, used: $0.used, uses: $0.terms.uses,
-                    expiresAt: $0.terms.expiresAt, priority: $0.terms.priority, isListenOnly: $0.terms.isListenOnly,
-                    madeAt: $0.madeAt)
-            })
+    func invitations(_ channel: ChannelReference, _ before: Int64?, _ limit: Int?) throws -> AdministrationResponse {
+        let limit = min(limit ?? .max, AdministrationLimits.invitationsPerResponse)
+        let found = try store.invitations(to: try record(channel).id, before: before ?? .max, limit: limit + 1)
+        let lines = found.prefix(limit).map(line)
+        return .invitations(lines, next: found.count > limit ? lines.last?.number : nil)
     }
 
-    func channels() async throws -> [AdministrationResponse.ChannelLine] {
-        var lines: [AdministrationResponse.ChannelLine] = []
-        let now = clock()
-        for channel in try store.channels() {
-            let open = try store.openInvitationCount(of: channel.id, now: now)
-            lines.append(
-                .init(
-                    name: channel.name.text, id: channel.id.description,
-                    members: try store.memberCount(of: channel.id),
-                    connected: await server?.connectedMembers(of: channel.id)?.count, openInvitations: open,
-                    isEndToEnd: channel.isEndToEnd))
-        }
-        return lines
+    func invitation(_ channel: ChannelReference, _ number: Int64) throws -> AdministrationResponse {
+        .invitationLine(line(try store.invitation(number, to: try record(channel).id)))
+    }
+
+    private func line(_ invitation: InvitationRecord) -> AdministrationResponse.InvitationLine {
+        .init(
+            number: invitation.number, isStanding: invitation.standingToken != nil,
+            isOpen: invitation.isOpen(at: clock()), isWithdrawn: invitation.withdrawnAt != nil,
+            used: invitation.used, uses: invitation.terms.uses, expiresAt: invitation.terms.expiresAt,
+            priority: invitation.terms.priority, isListenOnly: invitation.terms.isListenOnly,
+            madeAt: invitation.madeAt)
     }
 }

@@ -1,27 +1,43 @@
-import Cryptography
 // What the operator's commands about members do.
+import Cryptography
 import Logging
 import RelayProtocol
 import RelayServer
 import RelayStore
 
 extension Registrar {
-    func members(_ name: String, _ after: String?) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
+    func members(
+        _ reference: ChannelReference, _ after: String?, _ limit: Int?
+    ) async throws -> AdministrationResponse {
+        let channel = try record(reference)
         let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
-        let limit = AdministrationLimits.membersPerResponse
+        let limit = min(limit ?? .max, AdministrationLimits.membersPerResponse)
         let connected = await server?.connectedMembers(of: channel.id)
-        let found = try store.members(of: channel.id, after: start, limit: limit)
-        return .members(
-            found.map { $0.line(connected) }, next: found.count < limit ? nil : found.last?.id.description)
+        let found = try store.members(of: channel.id, after: start, limit: limit + 1)
+        let lines = found.prefix(limit).map { $0.line(connected) }
+        return .members(lines, next: found.count > limit ? lines.last?.id : nil)
+    }
+
+    func member(_ reference: ChannelReference, _ text: String) async throws -> AdministrationResponse {
+        let channel = try record(reference)
+        let connected = await server?.connectedMembers(of: channel.id)
+        return .member(try meant(text, of: channel, connected).line(connected))
+    }
+
+    private func meant(
+        _ text: String, of channel: ChannelRecord, _ connected: [MemberID: DisplayName]?, tag: String? = nil
+    ) throws -> MemberRecord {
+        let member = try store.member(text, of: channel.id, connected: connected ?? [:])
+        if let tag, member.line(connected).tag != tag { throw RelayStoreError.changedSince("the member '\(text)'") }
+        return member
     }
 
     func revoke(
-        _ name: String, _ text: String, keepingInvitation: Bool
+        _ reference: ChannelReference, _ text: String, keepingInvitation: Bool, _ tag: String?
     ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
+        let channel = try record(reference)
         let connected = await server?.connectedMembers(of: channel.id)
-        let member = try store.member(text, of: channel.id, connected: connected ?? [:])
+        let member = try meant(text, of: channel, connected, tag: tag)
         let line = member.line(connected)
         let outcome: Revocation
         do throws(RelayStoreError) {
@@ -50,8 +66,8 @@ extension Registrar {
         return .done
     }
 
-    func revokeInvited(_ name: String, _ number: Int64) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
+    func revokeInvited(_ reference: ChannelReference, _ number: Int64) async throws -> AdministrationResponse {
+        let channel = try record(reference)
         let members = try store.members(invitedBy: number, to: channel.id)
         let outcome: InvitationRevocation
         do throws(RelayStoreError) {
@@ -79,15 +95,63 @@ extension Registrar {
                 isEndToEnd: channel.isEndToEnd))
     }
 
-    func readmit(
-        _ name: String, _ text: String, _ priority: UInt8?, _ isListenOnly: Bool?
+    /// The same for a member only that was not removed.
+    func changeMember(
+        _ reference: ChannelReference, _ text: String, _ change: MemberChange, _ tag: String?
     ) async throws -> AdministrationResponse {
-        let channel = try store.channel(named: name)
+        let channel = try record(reference)
         let connected = await server?.connectedMembers(of: channel.id)
-        let meant = try store.member(text, of: channel.id, connected: connected ?? [:])
-        let member = try store.readmit(meant.id, to: channel.id, priority: priority, isListenOnly: isListenOnly)
+        let member = try meant(text, of: channel, connected, tag: tag)
+        guard member.revokedAt == nil else { throw RelayStoreError.memberRemoved(text) }
+        return .member(try await readmit(member, to: channel, change).line(connected))
+    }
+
+    /// Lets a member that was removed come again, or changes what one may do.
+    func readmit(
+        _ reference: ChannelReference, _ text: String, _ change: MemberChange
+    ) async throws -> AdministrationResponse {
+        let channel = try record(reference)
+        let connected = await server?.connectedMembers(of: channel.id)
+        let member = try meant(text, of: channel, connected)
+        return .member(try await readmit(member, to: channel, change).line(connected))
+    }
+
+    private func readmit(
+        _ meant: MemberRecord, to channel: ChannelRecord, _ change: MemberChange
+    ) async throws -> MemberRecord {
+        var name: DisplayName?
+        if let text = change.name {
+            name = DisplayName(text)
+            guard name != nil else { throw RelayStateError.badMemberName(text) }
+        }
+        let member = try store.readmit(
+            meant.id, to: channel.id, name: name, priority: change.priority, isListenOnly: change.isListenOnly)
         await server?.readmit(member.id, to: channel.id, as: member.membership)
-        return .member(member.line(connected))
+        return member
+    }
+
+    // MARK: Status
+
+    func status() async throws -> AdministrationResponse {
+        guard let server, let statistics = await server.statistics else {
+            throw RelayStateError(description: "no relay runs; start it: pttrelay run", mayPass: true)
+        }
+        var talkers: [AdministrationResponse.Talker] = []
+        for channel in statistics.channels {
+            for member in channel.members where member.isTalking {
+                talkers.append(
+                    .init(
+                        channel: channel.id.description, channelName: channel.name.text,
+                        member: member.id.description, name: member.name.text))
+            }
+        }
+        return .status(
+            .init(
+                isServing: await server.isServing, isDraining: statistics.isDraining,
+                uptimeSeconds: statistics.uptime.components.seconds, connections: statistics.connections,
+                channels: statistics.channels.count,
+                members: statistics.channels.reduce(0) { $0 + $1.members.count },
+                talkers: Array(talkers.prefix(AdministrationLimits.talkersPerResponse))))
     }
 }
 

@@ -3,6 +3,7 @@ import Cryptography
 import Glibc
 import Logging
 import Reactor
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import RelayStore
@@ -20,7 +21,9 @@ actor Registrar {
     let clock: @Sendable () -> Int64
     private(set) var server: RelayServer?
     /// The settings of the configuration for the floors, by the channels' names.
-    private(set) var floors = Floors()
+    var floors: Floors
+    /// Channels that the relay may serve.
+    let channelsMaximum: Int
     /// The name and port in links.
     private(set) var address: (host: String, port: UInt16)?
     /// Where links over TLS are taken, in links.
@@ -29,14 +32,19 @@ actor Registrar {
     /// - Parameters:
     ///   - host: The name or address of the relay in links; nil: that of its last start.
     ///   - web: Where the relay takes links over TLS; nil: nowhere.
+    ///   - floors: The settings of the configuration for the floors.
+    ///   - channelsMaximum: Channels that the relay may serve.
     ///   - clock: Seconds since 1970.
     init(
-        state: RelayState, host: String? = nil, port: UInt16? = nil, web: WebPlace? = nil, logger: Logger,
+        state: RelayState, host: String? = nil, port: UInt16? = nil, web: WebPlace? = nil, floors: Floors = Floors(),
+        channelsMaximum: Int = RelayLimits().channels, logger: Logger,
         clock: @escaping @Sendable () -> Int64 = { Int64(time(nil)) }
     ) throws {
         self.state = state
         self.logger = logger
         self.web = web
+        self.floors = floors
+        self.channelsMaximum = channelsMaximum
         self.clock = clock
         loop = try EventLoop(name: "records", mayWait: true)
         let last = try state.store.lastStart()
@@ -49,17 +57,14 @@ actor Registrar {
 
     /// From now on it answers this relay's clients, and the relay hears of what changes. Before the relay is started: the first client
     /// may come with the first packet.
-    func connect(_ server: RelayServer, floors: Floors = Floors()) {
-        self.server = server
-        self.floors = floors
-    }
+    func connect(_ server: RelayServer) { self.server = server }
 
-    /// The relay listens there, and serves these channels.
-    func started(host: String, port: UInt16, channels: [ChannelID]) throws {
+    /// The relay listens there, and serves these channels, some of which its configuration declares.
+    func started(host: String, port: UInt16, channels: [ChannelID], declared: Set<ChannelID> = []) throws {
         address = (host, port)
         do throws(RelayStoreError) {
             try store.setLastStart(host: host, port: port)
-            try store.setServed(Set(channels))
+            try store.setServed(Set(channels), declared: declared)
         } catch {
             // Only for later starts and for commands without a relay: a full disk keeps nobody from talking.
             guard error.mayPass else { throw error }
@@ -86,7 +91,7 @@ actor Registrar {
             return
         }
         guard waiting.count < AdministrationLimits.waitingCommands else {
-            throw RelayStateError(description: "too many commands at once; try again")
+            throw RelayStateError(description: "too many commands at once; try again", mayPass: true)
         }
         await withCheckedContinuation { waiting.append($0) }
     }
@@ -103,18 +108,6 @@ actor Registrar {
         return try await body(self)
     }
 
-    /// The relay, if it runs, and the channels that it is to serve, made if they are new: see `RelayState.channels(named:)`. From now on
-    /// it has these floors.
-    func reloaded(
-        channels names: [String], floors: Floors
-    ) throws -> (server: RelayServer, channels: [RelayChannelConfiguration])? {
-        guard let server else { return nil }
-        let channels = try state.channels(named: names)
-        try store.setServed(Set(channels.map(\.id)))
-        self.floors = floors
-        return (server, channels)
-    }
-
     /// See `WebSettings.certificate`.
     func webCertificate(_ web: WebSettings) throws -> (pem: String, privateKeyPEM: String)? {
         try web.certificate(state, logger: logger)
@@ -123,6 +116,11 @@ actor Registrar {
     /// See `PushSettings.certificate`.
     func pushCertificate(_ push: PushSettings) throws -> (String, String) {
         try push.certificate(state, logger: logger)
+    }
+
+    /// See `APISettings.token`. Without [api] nobody has one any more, though the port is open until the relay is started again.
+    func apiToken(_ api: APISettings?) throws -> OperatorToken {
+        try api?.token(state, logger: logger) ?? OperatorToken()
     }
 
     // MARK: Enrolment
@@ -155,10 +153,15 @@ actor Registrar {
         // It changes nothing, so it waits for nobody.
         if request == .health { return await health() }
         do {
-            return try await inTurn { try await $0.carryOut(request) }
+            return try await perform(request)
         } catch {
             return .failed("\(error)")
         }
+    }
+
+    /// The same, for who tells one reason of a refusal from another.
+    func perform(_ request: AdministrationRequest) async throws -> AdministrationResponse {
+        try await inTurn { try await $0.carryOut(request) }
     }
 
     private func health() async -> AdministrationResponse {
@@ -168,25 +171,27 @@ actor Registrar {
 
     private func carryOut(_ request: AdministrationRequest) async throws -> AdministrationResponse {
         switch request {
-        case .invite(let name, let terms, let key): try await invite(name, terms, key)
-        case .invitations(let name): try invitations(name)
-        case .channels: .channels(try await channels())
+        case .invite(let channel, let terms, let key, let retry): try await invite(channel, terms, key, retry)
+        case .invitations(let channel, let before, let limit): try invitations(channel, before, limit)
+        case .invitation(let channel, let number): try invitation(channel, number)
+        case .channels(let after, let limit): try await channels(after, limit)
+        case .channel(let reference): try await channel(reference)
+        case .addChannel(let name, let change, let isEndToEnd, let retry):
+            try await addChannel(name, change, isEndToEnd: isEndToEnd, retry)
+        case .changeChannel(let channel, let change, let tag): try await changeChannel(channel, change, tag)
+        case .removeChannel(let channel, let tag): try await removeChannel(channel, tag)
         case .health: await health()
-        case .members(let name, let after): try await members(name, after)
-        case .revoke(let name, let member, let keeps): try await revoke(name, member, keepingInvitation: keeps)
-        case .withdraw(let name, let number):
-            try withdraw(number, try store.channel(named: name))
-        case .revokeInvited(let name, let number): try await revokeInvited(name, number)
-        case .readmit(let name, let member, let priority, let isListenOnly):
-            try await readmit(name, member, priority, isListenOnly)
+        case .status: try await status()
+        case .members(let channel, let after, let limit): try await members(channel, after, limit)
+        case .member(let channel, let text): try await member(channel, text)
+        case .changeMember(let channel, let member, let change, let tag):
+            try await changeMember(channel, member, change, tag)
+        case .revoke(let channel, let member, let keeps, let tag):
+            try await revoke(channel, member, keepingInvitation: keeps, tag)
+        case .withdraw(let channel, let number): try withdraw(number, try record(channel))
+        case .revokeInvited(let channel, let number): try await revokeInvited(channel, number)
+        case .readmit(let channel, let member, let change): try await readmit(channel, member, change)
         }
-    }
-}
-
-extension ChannelRecord {
-    /// As the relay serves it. Its own token is not what opens it: that is in the records.
-    func configuration(token: InvitationToken?) -> RelayChannelConfiguration {
-        RelayChannelConfiguration(id: id, name: name, token: token ?? InvitationToken(), isEndToEnd: isEndToEnd)
     }
 }
 

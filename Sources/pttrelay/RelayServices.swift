@@ -3,13 +3,15 @@ import RelayHTTP
 import ServiceLifecycle
 
 /// The services of a relay. A service group stops them in reverse order. The relay stops first: it drains while health,
-/// metrics and the operator's commands are still served. The push endpoint follows, and the page and the commands are
-/// last.
+/// metrics and the operator's commands are still served. The push endpoint follows, and the API, the page and the
+/// commands are last.
 struct RelayServices {
     /// Takes commands; see `AdministrationService`.
     let administration: any Service
     /// The operator's page.
     let page: (any Service)?
+    /// The API.
+    let api: (any Service)?
     /// Takes pushes: turned away by a relay that goes down.
     let pushes: (any Service)?
     /// Takes links over TLS: it goes after the relay, which closes them.
@@ -21,7 +23,7 @@ struct RelayServices {
 
     /// In the order that they are started.
     var all: [ServiceGroupConfiguration.ServiceConfiguration] {
-        [administration, page, pushes, web, reload].compactMap(\.self).map { .init(service: $0) }
+        [administration, page, api, pushes, web, reload].compactMap(\.self).map { .init(service: $0) }
             + [.init(service: relay, successTerminationBehavior: .gracefullyShutdownGroup)]
     }
 }

@@ -20,12 +20,14 @@ struct RelaySettings {
     var floorRules: [String: FloorRules] = [:]
     /// What is kept of their bursts, by name.
     var retentions: [String: BurstRetention] = [:]
-    var limits = RelayLimits()
+    var limits = Self.standardLimits
     var timers = FloorControlStateMachine.Timers()
     /// The endpoint for pushes; nil: there is none.
     var push: PushSettings?
     /// The endpoint for links over TLS and the page; nil: there is none.
     var web: WebSettings?
+    /// The API; nil: there is none.
+    var api: APISettings?
     /// Where the operator's page and metrics are; nil: nowhere.
     var operatorListen: ListenAddress?
     var ending = ShutdownSettings()
@@ -33,15 +35,21 @@ struct RelaySettings {
     /// Threads that have a share of the connections each.
     var workers = Self.standardWorkers
     /// Threads that help to send to hundreds.
-    var helpers = Self.standardHelpers(workers: standardWorkers)
+    var helpers = Self.standardHelpers
 
+    /// The most connections that can be asked for.
+    static let connectionsMaximum = 32_768
+    /// A relay's limits on this machine.
+    static let standardLimits: RelayLimits = {
+        var limits = RelayLimits()
+        limits.connections = StartNeeds.standardConnections(memory: MachineMemory.limit)
+        return limits
+    }()
     private static let processors = sysconf(Int32(_SC_NPROCESSORS_ONLN))
     /// As many as suit this machine.
     static let standardWorkers = RelayServerConfiguration.workers(forProcessors: processors)
-    /// The recommended number of helper threads for this machine and this number of workers.
-    static func standardHelpers(workers: Int) -> Int {
-        RelayServerConfiguration.helpers(forProcessors: processors, workers: workers)
-    }
+    /// The recommended number of helper threads for this machine.
+    static let standardHelpers = RelayServerConfiguration.helpers(forProcessors: processors)
 
     /// The file that is read when none is named, if it is there.
     static func defaultPath() -> String? {
@@ -83,13 +91,16 @@ struct RelaySettings {
                 "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
             result.helpers = relay.value(
                 "helpers", .integer(in: 0...RelayServerConfiguration.helpersMaximum),
-                default: standardHelpers(workers: result.workers))
+                default: standardHelpers)
         }
         if let limits = root.table("limits") {
             result.limits.connections = limits.value(
-                "connections", .integer(in: 1...16_384), default: result.limits.connections)
+                "connections", .integer(in: 1...connectionsMaximum), default: result.limits.connections)
             result.limits.connectionsPerAddress = limits.value(
-                "connections-per-address", .integer(in: 1...16_384), default: result.limits.connectionsPerAddress)
+                "connections-per-address", .integer(in: 1...connectionsMaximum),
+                default: result.limits.connectionsPerAddress)
+            result.limits.channels = limits.value(
+                "channels", .integer(in: 1...channelsMaximum), default: result.limits.channels)
             result.limits.membersPerChannel = limits.value(
                 "members-per-channel", .integer(in: 2...10_000), default: result.limits.membersPerChannel)
             result.limits.keptBytes =
@@ -109,6 +120,7 @@ struct RelaySettings {
         }
         result.push = root.table("push").map(PushSettings.read)
         result.web = root.table("web").map(WebSettings.read)
+        result.api = root.table("api").map(APISettings.read)
         result.operatorListen = root.table("operator").map {
             ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
         }
@@ -116,6 +128,8 @@ struct RelaySettings {
     }
 
     private static let megabyte = 1_024 * 1_024
+    /// Channels that a relay can be told to serve; its memory is what bounds them.
+    static let channelsMaximum = 1_000_000
 
     /// Only for this machine: there is no TLS.
     static let standardOperatorListen = ListenAddress(

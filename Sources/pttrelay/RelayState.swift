@@ -20,6 +20,12 @@ struct RelayStateError: Error, Equatable, CustomStringConvertible {
             description:
                 "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
     }
+
+    static func badMemberName(_ text: String) -> RelayStateError {
+        RelayStateError(
+            description:
+                "'\(text)' cannot be a member's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
+    }
 }
 
 /// A relay's state directory, readable by the relay only: `identity.pem`, `transport.key`, `push-server.pem`, and the records
@@ -40,6 +46,7 @@ struct RelayState {
     private static let channelsFile = "/channels.toml"
     private static let pushServerFile = "/push-server.pem"
     private static let operatorTokenFile = "/operator.token"
+    private static let apiTokenFile = "/api.token"
 
     /// Where connections are: see `PlacesFile`.
     var placesFile: String { directory + "/connections" }
@@ -183,60 +190,6 @@ struct RelayState {
             "the channels of channels.toml are in \(RelayStore.fileName) now", metadata: ["channels": "\(known.count)"])
     }
 
-    // MARK: Channels
-
-    /// The channels to serve: those of the names, made if they are new, or without names those that were served last; and those that
-    /// commands have added. What the operator has left out since is served only when it is named again.
-    func channels(named names: [String]) throws -> [RelayChannelConfiguration] {
-        var known = try store.channels()
-        var result: [ChannelRecord] = []
-        for text in names {
-            guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
-            guard !result.contains(where: { $0.name == name }) else { continue }
-            if let channel = known.first(where: { $0.name == name }) {
-                result.append(channel)
-            } else {
-                result.append(try store.addChannel(name, now: Int64(time(nil))))
-            }
-        }
-        known.removeAll { channel in result.contains { $0.id == channel.id } }
-        result += known.filter { names.isEmpty && $0.isServed || $0.isAdded }
-        guard !result.isEmpty else {
-            throw RelayStateError(
-                description: "there is no channel to serve; name one: pttrelay run --channel Team")
-        }
-        return try result.map { $0.configuration(token: try store.standingToken(of: $0.id)) }
-    }
-
-    /// The members of every channel.
-    func roster() throws -> RelayRoster {
-        var memberships: [ChannelID: [MemberID: RelayMembership]] = [:]
-        for channel in try store.channels() {
-            var of: [MemberID: RelayMembership] = [:]
-            var last: MemberID?
-            repeat {
-                let page = try store.members(of: channel.id, after: last, limit: 1_000)
-                for member in page { of[member.id] = member.membership }
-                last = page.last?.id
-            } while last != nil
-            memberships[channel.id] = of
-        }
-        return RelayRoster(memberships: memberships)
-    }
-
-    /// The name in invitations of the last start; nil before the first.
-    func host() throws -> String? { try store.lastStart()?.host }
-
-    /// The link of a channel's standing invitation; nil when its media key is its members' own.
-    func standingInvitation(
-        _ channel: RelayChannelConfiguration, host: String, port: UInt16, web: WebPlace?
-    ) throws -> InvitationLink? {
-        guard let token = try store.standingToken(of: channel.id) else { return nil }
-        return try InvitationLink(
-            host: host, port: port, channelName: channel.name, channel: channel.id, token: token, pin: identity.pin,
-            web: web)
-    }
-
     // MARK: The certificate of its own
 
     /// The certificate of the endpoints for pushes and for the web, if none is configured. It is created once, for the names that this machine
@@ -283,9 +236,25 @@ struct RelayState {
             consequence: "the operator's page wants another token: 'pttrelay operator-token' prints it")
     }
 
+    /// The token for the API, likewise.
+    func apiToken(_ logger: Logger) -> OperatorToken {
+        Self.kept(
+            directory + Self.apiTokenFile, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
+            make: OperatorToken.init,
+            consequence: "the API wants another token: 'pttrelay api-token' prints it")
+    }
+
     /// The token that an earlier start made; nil: none.
     static func existingOperatorToken(_ directory: String) throws -> OperatorToken? {
-        let path = directory + operatorTokenFile
+        try existingToken(directory + operatorTokenFile)
+    }
+
+    /// The same for the API.
+    static func existingAPIToken(_ directory: String) throws -> OperatorToken? {
+        try existingToken(directory + apiTokenFile)
+    }
+
+    private static func existingToken(_ path: String) throws -> OperatorToken? {
         guard let bytes = try RegularFile.readIfPresent(path, byteCountMax: smallFileMax, followsLinks: false) else {
             return nil
         }

@@ -15,6 +15,7 @@ struct Reloader: Sendable {
     let registrar: Registrar
     let pushes: PushEndpoint?
     let web: WebEndpoint?
+    var api: APIEndpoint?
     let ending: CurrentShutdownSettings
     let logger: Logger
     let read: @Sendable () throws -> RelaySettings
@@ -24,11 +25,13 @@ struct Reloader: Sendable {
         let settings: RelaySettings
         let certificate: PushEndpoint.Certificate?
         let webCertificate: WebEndpoint.Certificate?
+        let apiToken: OperatorToken?
         let changes: [String]
         do {
             settings = try read()
             certificate = try await self.certificate(settings)
             webCertificate = try await self.webCertificate(settings)
+            apiToken = api == nil ? nil : try await registrar.apiToken(settings.api)
             changes = try await registrar.reload(
                 channels: channels + settings.channels,
                 floors: Floors(
@@ -46,6 +49,7 @@ struct Reloader: Sendable {
             pushes.setClients(clients)
             logger.info("push clients reloaded", metadata: ["clients": "\(clients.count)"])
         }
+        if let api, let apiToken { api.setToken(apiToken) }
         if let web, let webCertificate { web.setCertificate(webCertificate) }
         for name in Self.needRestart(started, settings) {
             logger.warning("a change of \(name) takes effect after a restart of the relay")
@@ -80,6 +84,7 @@ struct Reloader: Sendable {
         if old.helpers != new.helpers { names.append("[relay] helpers") }
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
+        if old.api?.listen != new.api?.listen { names.append("[api]") }
         if old.web.map(\.untilRestart) != new.web.map(\.untilRestart) { names.append("[web]") }
         switch (old.push, new.push) {
         case (nil, nil): break

@@ -74,7 +74,9 @@ struct RunCommand: ParsableCommand {
         FailedStarts.ofService.succeeded()
         for link in parts.links { ServiceConsole.say(link.text) }
         let readiness = Readiness(
-            waitingFor: [parts.pushes != nil, parts.operatorPage != nil, parts.web != nil].count { $0 })
+            waitingFor: [parts.pushes != nil, parts.operatorPage != nil, parts.web != nil, parts.api != nil].count {
+                $0
+            })
         let page = parts.operatorPage.map { page in
             OperatorEndpoint(
                 configuration: page, source: .init(parts.server), logger: logger,
@@ -83,6 +85,7 @@ struct RunCommand: ParsableCommand {
                     readiness.listens()
                 })
         }
+        let api = parts.api.map { endpoint(of: $0, parts.registrar, readiness) }
         let ending = CurrentShutdownSettings(parts.settings.ending)
         let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
         let web = parts.web?.listening { port in
@@ -92,11 +95,13 @@ struct RunCommand: ParsableCommand {
         let path = relay.config
         let reloader = Reloader(
             started: parts.settings, channels: channels, allHaveQueues: hasFloorQueue, registrar: parts.registrar,
-            pushes: pushes, web: web, ending: ending, logger: logger, read: { try RelayOptions.settings(at: path) })
+            pushes: pushes, web: web, api: api, ending: ending, logger: logger,
+            read: { try RelayOptions.settings(at: path) })
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let services = RelayServices(
             administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
             page: page.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
+            api: api.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             pushes: pushes.map {
                 RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
             },
@@ -139,6 +144,7 @@ struct RunCommand: ParsableCommand {
         let pushes: PushEndpointConfiguration?
         let operatorPage: OperatorEndpointConfiguration?
         let web: WebEndpoint?
+        let api: APIConfiguration?
         let registrar: Registrar
         let administration: AdministrationServer
     }
@@ -163,18 +169,21 @@ struct RunCommand: ParsableCommand {
     private func start(_ settings: RelaySettings, _ logger: Logger) async throws -> Parts {
         let directory = relay.stateDirectory(settings)
         let state = try RelayState.open(directory, logger: logger)
-        var channels = try state.channels(named: self.channels + settings.channels)
+        let served = try state.servedChannels(
+            named: self.channels + settings.channels, mayBeNone: settings.api != nil)
         let floors = Floors(
             rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
-        for index in channels.indices {
-            channels[index].rules = floors.rules(of: channels[index].name)
-            channels[index].retention = floors.retention(of: channels[index].name)
-        }
+        let channels = try state.configurations(served, floors)
+        if channels.isEmpty { logger.notice("there is no channel yet: 'pttrelay channel add NAME' makes one") }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
             transportKeys: state.transportKeys ?? .generate())
         configuration.limits = settings.limits
+        StartNeeds(
+            connections: settings.limits.connections, keptBytes: settings.limits.keptBytes,
+            hasLinks: settings.web != nil
+        ).check(logger)
         configuration.timers = settings.timers
         configuration.workers = settings.workers
         configuration.helpers = settings.helpers
@@ -188,23 +197,44 @@ struct RunCommand: ParsableCommand {
         }
         configuration.web = web?.worker
         configuration.webPlace = place
-        let registrar = try Registrar(state: state, web: place, logger: Logger(label: "pttrelay.members"))
+        let registrar = try Registrar(
+            state: state, web: place, floors: floors, channelsMaximum: settings.limits.channels,
+            logger: Logger(label: "pttrelay.members"))
         configuration.enrol = { registrar.enrol($0, $1) }
         let places = PlacesFile(state.placesFile, on: registrar.loop, logger: logger)
         configuration.formerPlaces = places.read()
         configuration.keepPlaces = { places.keep($0) }
         let server = try RelayServer(configuration: configuration, logger: logger)
-        await registrar.connect(server, floors: floors)
+        await registrar.connect(server)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
-        try await registrar.started(host: host, port: port, channels: channels.map(\.id))
-        let links = try channels.compactMap { try state.standingInvitation($0, host: host, port: port, web: place) }
+        try await registrar.started(
+            host: host, port: port, channels: channels.map(\.id),
+            declared: Set(served.filter(\.isDeclared).map(\.id)))
+        // Of those that commands have made, links are printed where they are asked for.
+        let links = try zip(served, channels).filter { $0.0.isDeclared || !$0.0.isAdded }.compactMap {
+            try state.standingInvitation($0.1, host: host, port: port, web: place)
+        }
         let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
         return Parts(
             settings: settings, server: server, links: links,
             pushes: try settings.push?.endpoint(state, logger: logger),
-            operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web, registrar: registrar,
+            operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
+            api: try settings.api?.configuration(state, logger), registrar: registrar,
             administration: administration)
+    }
+
+    private func endpoint(
+        of configuration: APIConfiguration, _ registrar: Registrar, _ readiness: Readiness
+    ) -> APIEndpoint {
+        let logger = Logger(label: "pttrelay.api")
+        let responder = APIResponder(logger: logger) { try await registrar.perform($0) }
+        return APIEndpoint(
+            configuration: configuration, logger: logger,
+            onListening: { port in
+                logger.info("serving the API", metadata: ["port": "\(port)"])
+                readiness.listens()
+            }, answer: { await responder.answer($0) })
     }
 
     private func page(

@@ -218,8 +218,17 @@ extension QUICEndpoint {
         _ packet: UnsafeRawBufferPointer, to connections: [QUICConnection], trailerLength: Int = 0,
         finish: @escaping @Sendable (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
     ) -> FanOutResult {
-        let group = FanOutGroup(trailerLength: trailerLength, finish: finish)
-        group.connections = connections
-        return fanOut(packet, to: group)
+        fanOut(packet, to: FanOutGroup(connections, trailerLength: trailerLength, finish: finish))
+    }
+}
+
+extension FanOutGroup {
+    /// A group of those connections that are ready.
+    convenience init(
+        _ connections: [QUICConnection], trailerLength: Int = 0,
+        finish: @escaping @Sendable (_ number: Int, _ datagram: UnsafeMutableRawBufferPointer) -> Void = { _, _ in }
+    ) {
+        self.init(trailerLength: trailerLength, finish: finish)
+        for path in connections.compactMap(\.fanOutPath) { append(path) }
     }
 }

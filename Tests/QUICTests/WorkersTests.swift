@@ -22,7 +22,7 @@ import Testing
             options.worker = UInt16(number)
             servers.append(try await Peer(server: options, identity: identity, bind: address, reusePort: true))
         }
-        try await first.on { try $0.endpoint.steerByConnectionID() }
+        try await first.on { try $0.endpoint.steerByConnectionID(of: Self.workers) }
         return servers
     }
 

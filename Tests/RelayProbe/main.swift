@@ -31,6 +31,7 @@ private let channel = RelayChannelConfiguration(
 private var configuration = RelayServerConfiguration(
     listenAddress: "127.0.0.1", listenPort: 0, identity: try Identity(generating: "relay"), channels: [channel])
 configuration.workers = workers
+configuration.spreadFrom = 0
 configuration.helpers = helpers
 private let server = try RelayServer(configuration: configuration, logger: quiet)
 try await server.start()

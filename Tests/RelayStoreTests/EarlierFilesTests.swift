@@ -54,21 +54,25 @@ import Testing
             })
     }
 
-    @Test func `a file of version 0.1 is opened as it is, and a new one has the same tables`() throws {
+    @Test func `a file of version 0.1 gets what is new once, and a new one has the same tables`() throws {
         let earlier = try Folder()
         let made = try DatabaseFile(path: earlier.file)
         try made.withoutTransaction { try $0.execute("PRAGMA journal_mode = WAL") }
         try made.write { try $0.execute(Self.dump) }
         try made.close()
-        let bytes = try RegularFile.read(earlier.file, byteCountMax: 1 << 24)
 
         let store = try RelayStore.open(path: earlier.file, mayMake: false)
         try store.check()
         #expect(try store.channels().map(\.name.text) == ["Dock", "Yard"])
         #expect(try store.lastStart()?.port == 47_279)
+        #expect(try store.channels().allSatisfy { $0.settings == ChannelSettings() && !$0.isDeclared })
         let tables = try tables(store.database)
         try store.close()
-        #expect(try RegularFile.read(earlier.file, byteCountMax: 1 << 24) == bytes, "nothing is written")
+        let bytes = try RegularFile.read(earlier.file, byteCountMax: 1 << 24)
+        let next = try RelayStore.open(path: earlier.file, mayMake: false)
+        try next.check()
+        try next.close()
+        #expect(try RegularFile.read(earlier.file, byteCountMax: 1 << 24) == bytes, "nothing is written again")
 
         let new = try Folder()
         #expect(try self.tables(try RelayStore.open(path: new.file).database) == tables)

@@ -7,7 +7,9 @@ import Testing
 
 extension RelayServer {
     /// What the workers' sockets counted, as last asked.
-    fileprivate var transportCounts: RelayStatistics.Transport { statistics?.transport ?? .init() }
+    fileprivate var transportCounts: RelayStatistics.Transport {
+        get async { await statistics?.transport ?? .init() }
+    }
 }
 
 @Suite(.serialized, .timeLimit(.minutes(2))) struct RelayDoorTests {

@@ -309,9 +309,9 @@ private struct PushClientRig {
 
 extension TestRelay {
     /// Waits until `condition` holds.
-    func wait(until condition: () async -> Bool) async throws {
+    func wait(until condition: () async throws -> Bool) async throws {
         for _ in 0..<1_000 {
-            if await condition() { return }
+            if try await condition() { return }
             try await Task.sleep(for: .milliseconds(5))
         }
         throw TimedOut(description: "it did not come to that")

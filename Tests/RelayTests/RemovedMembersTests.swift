@@ -22,12 +22,14 @@ extension RelayClient {
 
 extension RelayServer {
     /// The media key in force on the only channel.
-    fileprivate var mediaKey: MediaKey? { engine?.core.channels[0].keys.present }
+    fileprivate var mediaKey: MediaKey? { engine?.workers[0].shard?.core.channels[0].keys.present }
 
     /// Which worker has the connection of a member of the only channel.
     fileprivate func worker(of member: MemberID) -> Int? {
-        guard let engine, let id = engine.core.channels[0].members.connections[member] else { return nil }
-        return engine.numbers.worker(of: id)
+        guard let engine, let id = engine.workers[0].shard?.core.channels[0].members.connections[member] else {
+            return nil
+        }
+        return engine.exchange.numbers.carrier(of: id)
     }
 }
 

@@ -249,28 +249,33 @@ extension RelayClient {
     }
 }
 
+/// What a `ResumptionMemory` has saved last.
+final class SavedBytes: Sendable {
+    private let kept = Mutex<[UInt8]>([])
+    var bytes: [UInt8] {
+        get { kept.withLock { $0 } }
+        set { kept.withLock { $0 = newValue } }
+    }
+}
+
 @Suite struct ResumptionMemoryTests {
     /// What a client that joined has kept.
     private func kept() async throws -> (bytes: [UInt8], link: InvitationLink, identity: Identity) {
         let relay = try await TestRelay()
         let holder = SavedBytes()
         let identity = try Identity(generating: "Alice")
-        let memory = ResumptionMemory { bytes in holder.bytes.withLock { $0 = bytes } }
+        let memory = ResumptionMemory { holder.bytes = $0 }
         let client = try await TestClient(
             "Alice", try await relay.invitation(), identity: identity, resumption: memory)
         try await client.untilReady()
         let deadline = ContinuousClock.now + .seconds(10)
-        while holder.bytes.withLock(\.isEmpty) {
+        while holder.bytes.isEmpty {
             try #require(ContinuousClock.now < deadline, "nothing was kept")
             try await Task.sleep(for: .milliseconds(2))
         }
         let link = try await relay.invitation()
         await relay.server.stop()
-        return (holder.bytes.withLock { $0 }, link, identity)
-    }
-
-    private final class SavedBytes: Sendable {
-        let bytes = Mutex<[UInt8]>([])
+        return (holder.bytes, link, identity)
     }
 
     @Test func `what is kept is found again, by the same end and for the same relay only`() async throws {
@@ -291,6 +296,36 @@ extension RelayClient {
         #expect(memory.state(of: other, for: identity.pin) == state)
         memory.keep(nil, of: other, for: identity.pin)
         #expect(memory.state(of: other, for: identity.pin) == nil)
+    }
+
+    @Test func `where a relay takes links over TLS is kept beside its ticket, or without one`() async throws {
+        let (bytes, link, identity) = try await kept()
+        let place = try #require(WebPlace("relay.example:443"))
+        let holder = SavedBytes()
+        let memory = ResumptionMemory(restoring: bytes) { holder.bytes = $0 }
+        let state = try #require(memory.state(of: link, for: identity.pin))
+        memory.keep(place, of: link, for: identity.pin)
+        var restored = ResumptionMemory(restoring: holder.bytes)
+        #expect(restored.web(of: link, for: identity.pin) == place)
+        #expect(restored.state(of: link, for: identity.pin) == state)
+        #expect(restored.web(of: link, for: link.pin) == nil)
+        memory.keep(nil, of: link, for: identity.pin)
+        #expect(ResumptionMemory.isIntact(holder.bytes))
+        restored = ResumptionMemory(restoring: holder.bytes)
+        #expect(restored.web(of: link, for: identity.pin) == place)
+        #expect(restored.state(of: link, for: identity.pin) == nil)
+    }
+
+    @Test func `a file of the former form is read`() async throws {
+        let (bytes, link, identity) = try await kept()
+        // Without the length of the place that is not known, and with the former number.
+        var former = Array(bytes.dropLast(4))
+        former[16] = UInt8(ascii: "1")
+        #expect(ResumptionMemory.isIntact(former))
+        #expect(
+            ResumptionMemory(restoring: former).state(of: link, for: identity.pin)
+                == ResumptionMemory(restoring: bytes).state(of: link, for: identity.pin))
+        #expect(!ResumptionMemory.isIntact(former + [0, 0, 0, 0]))
     }
 
     @Test func `damage is noticed, and never gives another state than the one that was kept`() async throws {

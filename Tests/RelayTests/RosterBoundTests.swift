@@ -161,11 +161,12 @@ import Testing
         limits.membersPerChannel = 900
         limits.controlBacklogBytes = 1
         var news = RosterUpdates(limits: limits)
+        var notices = TokenBucket(depth: 2_000, perSecond: 0, at: .zero)
         let now = Instant(nanoseconds: 1_000_000_000)
         func change(_ number: Int) -> RosterUpdates.Change {
             .init(member: .numbered(number), frame: [UInt8](repeating: 0, count: 160))
         }
-        for number in 0..<(RosterUpdates.calmChanges + 200) { _ = news.note(change(number), at: now) }
+        for number in 0..<(RosterUpdates.calmChanges + 200) { _ = news.note(change(number), to: 1, &notices, at: now) }
         let told = news.take(at: now).count
         #expect(told == limits.rosterUpdateBytes / 160 && told < 200)
         let last = MemberID.numbered(RosterUpdates.calmChanges + 199)
@@ -177,7 +178,7 @@ import Testing
         limits.membersPerChannel = 4
         limits.rosterNewsPerSecond = 0
         var flooded = RosterUpdates(limits: limits)
-        for number in 0..<1_000 { _ = flooded.note(change(number), at: now) }
+        for number in 0..<1_000 { _ = flooded.note(change(number), to: 1, &notices, at: now) }
         _ = flooded.take(at: now)
         #expect(flooded.waiting.count <= 16)
     }

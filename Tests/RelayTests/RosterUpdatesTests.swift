@@ -14,34 +14,65 @@ import Testing
 
     @Test func `a few are told at once, many together at the end of the window, and a few again after a quiet one`() {
         var news = RosterUpdates()
+        var notices = TokenBucket(depth: 1_000, perSecond: 0, at: .zero)
         let start = Instant(nanoseconds: 1_000_000_000)
         for number in 0..<RosterUpdates.calmChanges {
-            let isTold = news.note(change(number), at: start)
+            let isTold = news.note(change(number), to: 1, &notices, at: start)
             #expect(isTold)
             #expect(news.nextDeadline == nil)
         }
-        for number in 100..<110 { #expect(news.note(change(number), at: start + .milliseconds(1)) == false) }
+        for number in 100..<110 {
+            #expect(news.note(change(number), to: 1, &notices, at: start + .milliseconds(1)) == false)
+        }
         #expect(news.nextDeadline == start + RosterUpdates.window)
         let first = start + RosterUpdates.window
         #expect(news.take(at: first).map(\.member) == (100..<110).map { .numbered($0) })
         #expect(news.nextDeadline == nil)
         // Still busy: what comes in the next window waits for its end.
-        #expect(news.note(change(1), at: first + .milliseconds(1)) == false)
+        #expect(news.note(change(1), to: 1, &notices, at: first + .milliseconds(1)) == false)
         #expect(news.nextDeadline == first + RosterUpdates.window)
         // Also when the end is looked at late.
-        #expect(news.note(change(2), at: first + RosterUpdates.window + .milliseconds(50)) == false)
+        #expect(news.note(change(2), to: 1, &notices, at: first + RosterUpdates.window + .milliseconds(50)) == false)
         let second = first + RosterUpdates.window + .milliseconds(51)
         #expect(news.take(at: second).map(\.member) == [.numbered(1), .numbered(2)])
-        #expect(news.note(change(3), at: second + RosterUpdates.window) == true)
+        #expect(news.note(change(3), to: 1, &notices, at: second + RosterUpdates.window) == true)
+    }
+
+    @Test func `while the relay has sent too many notices, they are collected for longer, and then sent at once again`()
+    {
+        var news = RosterUpdates()
+        var notices = TokenBucket(depth: 100, perSecond: 50, at: .zero)
+        let start = Instant(nanoseconds: 1_000_000_000)
+        let toldAtOnce = (0..<4).map { news.note(change($0), to: 40, &notices, at: start) }
+        #expect(toldAtOnce == [true, true, false, false])
+        #expect(news.nextDeadline == start + RosterUpdates.crowdedWindow)
+        // Another channel has its own windows, but the same account.
+        var other = RosterUpdates()
+        #expect(other.note(change(9), to: 40, &notices, at: start) == false)
+        #expect(other.note(change(8), to: 1, &notices, at: start) == false)
+        #expect(other.take(at: start + RosterUpdates.crowdedWindow).map(\.member) == [.numbered(9), .numbered(8)])
+        let later = start + RosterUpdates.crowdedWindow
+        #expect(news.take(at: later).map(\.member) == [.numbered(2), .numbered(3)])
+        // It goes on like that while the relay has too many, also right after a batch.
+        let emptied = notices.take(100, at: later)
+        #expect(emptied)
+        #expect(news.note(change(4), to: 40, &notices, at: later + .milliseconds(1)) == false)
+        #expect(news.nextDeadline == later + .milliseconds(1) + RosterUpdates.crowdedWindow)
+        let calm = later + .milliseconds(1) + RosterUpdates.crowdedWindow
+        #expect(news.take(at: calm).map(\.member) == [.numbered(4)])
+        #expect(news.note(change(5), to: 40, &notices, at: calm + RosterUpdates.window) == true)
     }
 
     @Test func `of one member the last counts`() {
         var news = RosterUpdates()
-        for number in 0..<RosterUpdates.calmChanges { _ = news.note(change(number), at: .zero + .seconds(1)) }
+        var notices = TokenBucket(depth: 1_000, perSecond: 0, at: .zero)
+        for number in 0..<RosterUpdates.calmChanges {
+            _ = news.note(change(number), to: 1, &notices, at: .zero + .seconds(1))
+        }
         let now = Instant.zero + .seconds(1)
-        #expect(news.note(change(50, 1), at: now) == false)
-        #expect(news.note(change(51, 2), at: now) == false)
-        #expect(news.note(change(50, 3), at: now) == false)
+        #expect(news.note(change(50, 1), to: 1, &notices, at: now) == false)
+        #expect(news.note(change(51, 2), to: 1, &notices, at: now) == false)
+        #expect(news.note(change(50, 3), to: 1, &notices, at: now) == false)
         #expect(news.concerns(.numbered(50)) && !news.concerns(.numbered(1)))
         #expect(news.take(at: now).map(\.frame) == [[2], [3]])
     }
@@ -172,7 +203,7 @@ import Testing
             default: crowd.pass(.milliseconds(Int.random(in: 1...150, using: &generator)))
             }
             guard step % 300 == 299 else { continue }
-            crowd.pass(.seconds(1))
+            crowd.pass(RosterUpdates.crowdedWindow + .seconds(1))
             #expect(crowd.mistaken == 0, "after \(step) steps of seed \(seed)")
         }
         #expect(crowd.wrongs.isEmpty, "\(crowd.wrongs.prefix(3))")
@@ -185,7 +216,7 @@ import Testing
             crowd.join(.numbered(number), isEarly: number % 2 == 0)
             if number % 40 == 39 { crowd.pass(.milliseconds(100)) }
         }
-        crowd.pass(.seconds(1))
+        crowd.pass(RosterUpdates.crowdedWindow + .seconds(1))
         #expect(crowd.mistaken == 0 && crowd.wrongs.isEmpty)
         #expect(crowd.core.memberCount(of: crowd.channel.id) == count)
         // Each has its welcome with the rest of it, and a message at the end of each of some windows: 80,000 would be all of all.
@@ -198,7 +229,7 @@ import Testing
         // The last one goes while the others have not been told yet that it has come.
         for number in 0..<60 { crowd.leave(.numbered(number)) }
         crowd.join(.numbered(60), isEarly: false)
-        crowd.pass(.seconds(1))
+        crowd.pass(RosterUpdates.crowdedWindow + .seconds(1))
         #expect(crowd.known[.numbered(60)]?.others.isEmpty == true && crowd.mistaken == 0)
         #expect(crowd.core.nextDeadline == nil)
     }

@@ -75,6 +75,8 @@ struct TestRelay {
         var configuration = RelayServerConfiguration(
             listenAddress: "127.0.0.1", listenPort: port, identity: Self.identity, channels: [channel],
             transportKeys: keys)
+        // Members of all workers, however few they are.
+        configuration.spreadFrom = 0
         change(&configuration)
         self.channel = channel
         self.configuration = configuration

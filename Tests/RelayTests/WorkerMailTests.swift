@@ -34,7 +34,7 @@ import Testing
             .init(id: 1, ssrc: SSRC(rawValue: 1), keyID: 1, ranges: [.init(first: 1, last: 1)]))
         return (
             [
-                .event(.disconnected(id)), .event(.message(id, .leave)),
+                .event(.disconnected(id)), .event(.message(id, .leave)), .announced(.connected(id, .numbered(1)), nil),
                 .burstNotTaken(id, BurstRequestID(rawValue: 1), bytes: 1),
             ],
             [
@@ -45,25 +45,26 @@ import Testing
     }
 
     @Test func `a worker that takes nothing loses packets, and no word of who talks or is removed`() throws {
-        let mail = try Mailbox<RelayWorkerOrder>()
+        let mail = try Mailbox<RelayMail>()
         let (control, datagrams) = orders
-        for _ in 0..<Mailbox<RelayWorkerOrder>.bound {
-            let isTaken = mail.post(datagrams[0], mayBeLost: datagrams[0].mayBeLost)
+        for _ in 0..<Mailbox<RelayMail>.bound {
+            let isTaken = mail.post(.order(datagrams[0]), mayBeLost: RelayMail.order(datagrams[0]).mayBeLost)
             #expect(isTaken)
         }
         for order in datagrams {
-            let isTaken = mail.post(order, mayBeLost: order.mayBeLost)
+            let isTaken = mail.post(.order(order), mayBeLost: RelayMail.order(order).mayBeLost)
             #expect(!isTaken, "\(order)")
         }
         for order in control {
-            let isTaken = mail.post(order, mayBeLost: order.mayBeLost)
+            let isTaken = mail.post(.order(order), mayBeLost: RelayMail.order(order).mayBeLost)
             #expect(isTaken, "\(order)")
         }
         let arrived = Mutex<(packets: Int, control: [String])>((0, []))
         let loop = try EventLoop(name: "mail")
         defer { loop.stop() }
         let isOpen = loop.runAndWait {
-            (try? mail.open(on: loop) { order in
+            (try? mail.open(on: loop) { mail in
+                guard case .order(let order) = mail else { return }
                 arrived.withLock { arrived in
                     if case .action(.forward) = order {
                         arrived.packets += 1
@@ -79,7 +80,7 @@ import Testing
             loop.runAndWait {}
         }
         let (packets, told) = arrived.withLock { $0 }
-        #expect(packets == Mailbox<RelayWorkerOrder>.bound)
+        #expect(packets == Mailbox<RelayMail>.bound)
         #expect(told == control.map { "\($0)" }, "all of it, in order")
         loop.runAndWait { mail.shut() }
     }

@@ -60,14 +60,14 @@ def longest_course(candidates, stall=0):
     return course[::-1]
 
 
-def clipped(mic, released, ear, pressed, until):
+def clipped(mic, released, ear, pressed, until, stall=0):
     """One burst: `mic` from its first sample on, `released`: how many of its samples came before the release; the ear between two
-    instants (ns). A dictionary in samples, or {"lost": why}."""
+    instants (ns). `stall`: as of places_of. A dictionary in samples, or {"lost": why}."""
     begin, end = max(0, round(ear.frame_at(pressed))), min(len(ear.samples), round(ear.frame_at(until)))
     sound = ear.samples[begin:end]
     if end - begin < 4 * CHIRP or not np.abs(sound).max() > 1e-3:
         return {"lost": "nothing was heard"}
-    course = places_of(mic, sound, min(released // CHIRP + 40, len(mic) // CHIRP - 2))
+    course = places_of(mic, sound, min(released // CHIRP + 40, len(mic) // CHIRP - 2), stall)
     if len(course) < 3:
         return {"lost": "what was heard is not what was said"}
     (first, first_at), (last, last_at) = course[0], course[-1]
@@ -81,4 +81,5 @@ def clipped(mic, released, ear, pressed, until):
     wanted = max(0, released // CHIRP - 1)
     return {"start": start if start > EDGE_SAMPLES else 0, "end": end_missing if end_missing > EDGE_SAMPLES else 0,
             "start_exact": start, "tail": -end_missing, "chirps": wanted,
-            "unlike": wanted - sum(k < wanted for k, _ in course), "way_first": first_at - first * CHIRP, "way_last": last_at - last * CHIRP}
+            "unlike": wanted - sum(k < wanted for k, _ in course), "way_first": first_at - first * CHIRP, "way_last": last_at - last * CHIRP,
+            "ways": [at - k * CHIRP for k, at in course if k < wanted], "first_sound": int(heard[0])}

@@ -4,8 +4,6 @@
     python3 Tests/Tools/test_measuring.py
 """
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import os
 import pathlib
@@ -20,10 +18,12 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import badlink  # noqa: E402
 from chirps import CHIRP_S, chirps, delay_of, measure  # noqa: E402
 from clipped import EDGE_SAMPLES, clipped  # noqa: E402
 from cost import Meter, memory_kilobytes  # noqa: E402
 from logevents import parse_line  # noqa: E402
+from scripts import benchmark  # noqa: E402
 from stages import fields_table, stages_of  # noqa: E402
 from udpproxy import DelayingProxy  # noqa: E402
 from wavefile import RATE, Recording  # noqa: E402
@@ -113,6 +113,51 @@ class Clipped(unittest.TestCase):
         self.assertIn("lost", self.hear(0, 0))
 
 
+class BadLink(unittest.TestCase):
+    mouth = Recording(chirps(12, 5)).start_at(START)
+    released = PRESS + 2000 * MS
+
+    def hear(self, *pieces):
+        """What heard_of() says of pieces of what was said: (ms after the press from, to, delay in ms)."""
+        samples = np.random.default_rng(2).normal(0, 2e-5, 12 * RATE)
+        for first, last, delay in pieces:
+            from_frame, count = at(PRESS + first * MS), round((last - first) * RATE / 1000)
+            place = at(PRESS + (first + delay) * MS)
+            samples[place:place + count] += 0.4 * self.mouth.samples[from_frame:from_frame + count]
+        return badlink.heard_of(self.mouth, Recording(samples).start_at(START), PRESS, self.released, self.released + 3000 * MS)
+
+    def test_a_whole_burst(self):
+        burst = self.hear((0, 2200, 90))
+        self.assertAlmostEqual(burst["press_to_ear"], 90, delta=1.5)
+        self.assertAlmostEqual(float(np.median(burst["delays"])), 90, delta=1)
+        self.assertEqual((burst["start"], burst["end"]), (0, 0))
+        self.assertGreater(burst["heard"], 0.98)
+
+    def test_an_ear_that_stood_still_lost_nothing_and_is_later(self):
+        burst = self.hear((0, 1000, 90), (1000, 2200, 890))
+        self.assertAlmostEqual(burst["delays"][0], 90, delta=1)
+        self.assertAlmostEqual(burst["delays"][-1], 890, delta=1)
+        self.assertEqual((burst["start"], burst["end"]), (0, 0))
+        self.assertGreater(burst["heard"], 0.96)
+
+    def test_what_is_missing_is_told(self):
+        burst = self.hear((300, 900, 90), (1200, 1800, 90))
+        self.assertAlmostEqual(burst["press_to_ear"], 390, delta=1.5)
+        self.assertAlmostEqual(burst["start"], 0.3 * RATE, delta=60)
+        self.assertAlmostEqual(burst["end"], 0.2 * RATE, delta=60)
+        self.assertAlmostEqual(burst["heard"], 0.6, delta=0.05)
+
+    def test_a_burst_that_was_not_heard_counts_as_nothing_heard(self):
+        whole, lost = self.hear((0, 2200, 90)), self.hear()
+        self.assertIn("lost", lost)
+        of = badlink.summary([whole, lost])
+        self.assertEqual((of["bursts"], of["not_heard"]), (2, 1))
+        self.assertAlmostEqual(of["heard"], whole["heard"] / 2, delta=0.001)
+        lines = list(badlink.table([("pttd → page", 3, [whole, lost]), ("none", 3, [lost])]))
+        self.assertEqual(len({line.count("|") for line in lines}), 1, lines)
+        self.assertIn("1 of 2", lines[2])
+
+
 class Stages(unittest.TestCase):
     talker = [parse_line(line) for line in (
         "pttd: Press t=10001000000", "pttd: floor granted t=10003000000", "pttd: first frame captured=10001500000 t=10014000000",
@@ -162,17 +207,21 @@ class Proxy(unittest.TestCase):
                 self.assertEqual(client.recv(100), b"answer")
 
 
-def benchmark(name):
-    """A script of Benchmarks/ as a module."""
-    path = pathlib.Path(__file__).resolve().parents[2] / "Benchmarks" / name
-    loader = importlib.machinery.SourceFileLoader(f"benchmark_{name}", str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    was, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = was
-    return module
+class Curves(unittest.TestCase):
+    growth, turns = benchmark("growth"), benchmark("turns")
+
+    def test_the_exponent_is_that_of_the_power(self):
+        for power in (0, 0.5, 1, 2):
+            self.assertAlmostEqual(self.growth.slope([(x, 3 * x ** power) for x in (1, 10, 50, 1000)]), power)
+
+    def test_turns_with_the_same_calls_are_told_together_and_what_is_beside_the_calls_is_own_code(self):
+        def turn(begin, receive):
+            return [(begin - 20_000_000, "e", 0), (begin, "e", 1), (begin + 1000, "r", 0), (begin + 1000 + receive, "r", 1)]
+        notes = [*turn(50_000_000, 2000), *turn(90_000_000, 4000), *turn(130_000_000, 6000), (131_000_000, "e", 0)]
+        lines = [f"{at} {call} {is_end} 1" for at, call, is_end in notes]
+        ((is_cold, names, count, times),) = self.turns.told(self.turns.turns(lines))
+        self.assertEqual((is_cold, names, count), (True, ("own", "r", "own"), 3))
+        self.assertEqual(times[:2], [1, 4])
 
 
 class Verdicts(unittest.TestCase):

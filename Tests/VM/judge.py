@@ -27,7 +27,7 @@ BEFORE_PRESS_MS = 10        # heard from before the press: the microphone was cl
 # Silence after the release (tail of 200 ms included), or after the line was cut: `vanish` is the LE supervision time-out of a held button.
 SILENCE_MS = {'vanish': 800, 'drop': 400, None: 400}
 SILENCE_OTHERWISE_MS = 1500
-DISTURBED_MAX = 3           # bursts during which a guest with KVM got no turn, so that its sound cards stood still
+DISTURBED_MAX = 3           # bursts during which a guest with KVM got no turn
 
 
 def problems(burst, a):
@@ -70,6 +70,14 @@ def first_sound(ear, since):
     begin = int(ear.frame_at(since))
     loud = np.flatnonzero(np.abs(ear.cut(begin, 3 * RATE)) > 0.01)
     return ear.time_of(begin + int(loud[0])) if len(loud) else None
+
+
+def circumstances(burst):
+    """What the guest was busy with after the press, in words."""
+    for program, count in burst.get('page_reads', {}).items():
+        yield f'{program} read {count} pages from the disk'
+    for name, waits in burst.get('waits_ms', {}).items():
+        yield f'{name} waited: ' + ', '.join(f'{milliseconds} ms for {kind}' for kind, milliseconds in waits.items())
 
 
 def verdict(count, failures, disturbed):
@@ -125,6 +133,8 @@ def main():
             print(f'{burst["name"]:32} not heard: {reason}')
         for problem in result['problems']:
             print(f'{"":32} FAIL {problem}')
+        for line in circumstances(burst) if result['problems'] else ():
+            print(f'{"":32}      {line}')
         failures += bool(result['problems'])
         results.append(result)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The harness proves its own parts in the guest, without pttd: virtual buttons through real BlueZ, sound through snd-aloop.
-#   vm-run -s <repository> -o <folder> Tests/VM/probe.sh
+#   Tests/VM/probe
 harness=/host/Tests/VM
 . "$harness/guest-functions.sh"
 say "systemd: $(systemctl is-system-running), BlueZ $(/usr/libexec/bluetooth/bluetoothd --version), $VM_ACCELERATOR"

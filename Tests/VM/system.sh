@@ -24,7 +24,7 @@ refused() {
 milliseconds() { date +%s%3N; }
 
 # --- the packages, and a program that none of them has; the state is on a file system that the next boot finds again
-mkdir -p /persistent && mount -t ext4 /dev/vdb /persistent || exit 1
+mkdir -p /persistent && mount -t ext4 LABEL=persistent /persistent || exit 1
 install_packages || exit 1
 install -m 755 "${PROGRAMS:?}/PushToTalkApp" /usr/bin/ || { failed "no PushToTalkApp in $PROGRAMS"; exit 1; }
 # pttrelay has a dynamic user: systemd keeps its state in /var/lib/private.

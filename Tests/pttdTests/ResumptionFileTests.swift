@@ -50,11 +50,13 @@ import Testing
             rmdir(directory)
         }
         #expect(try restore(path) == [])
-        try AtomicFile.write(Array("pttd resumption 1\n".utf8), to: path, isSecret: true, waits: false)
-        #expect(try restore(path) == [])
+        for form in ["pttd resumption 1\n", "pttd resumption 2\n"] {
+            try AtomicFile.write(Array(form.utf8), to: path, isSecret: true, waits: false)
+            #expect(try restore(path) == [])
+        }
         var status = stat()
         #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
-        for damage in [Array("pttd resumption 2\n".utf8), [0], [UInt8](repeating: 1, count: 300_000)] {
+        for damage in [Array("pttd resumption 3\n".utf8), [0], [UInt8](repeating: 1, count: 300_000)] {
             try AtomicFile.write(damage, to: path, isSecret: true)
             #expect(try restore(path).count == 1)
         }

@@ -5,6 +5,7 @@ import RelayServer
 import Settings
 import Testing
 
+@testable import RelayStore
 @testable import pttrelay
 
 @Suite struct FloorSettingsTests {
@@ -54,8 +55,15 @@ import Testing
         #expect(settings.retentions["B"] == BurstRetention(bursts: 64, time: .seconds(86_400)))
         #expect(settings.retentions["C"] == .off && settings.retentions["D"] == .off)
         let floors = Floors(retentions: settings.retentions)
-        #expect(floors.retention(of: DisplayName("C")!) == .off)
-        #expect(floors.retention(of: DisplayName("made later")!) == FloorSettings.standardRetention)
+        var channel = ChannelRecord(
+            id: ChannelID(), name: DisplayName("C")!, isEndToEnd: false, isAdded: false, isServed: true)
+        #expect(floors.retention(of: channel) == FloorSettings.standardRetention, "the file does not declare it")
+        channel.settings.keptBursts = 3
+        #expect(floors.retention(of: channel) == BurstRetention(bursts: 3, time: .seconds(600)))
+        channel.isDeclared = true
+        #expect(floors.retention(of: channel) == .off)
+        channel.name = DisplayName("made later")!
+        #expect(floors.retention(of: channel) == FloorSettings.standardRetention)
         #expect(settings.retentions["B"]?.words == "the last 64 bursts for 1440min")
     }
 

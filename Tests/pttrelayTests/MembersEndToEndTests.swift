@@ -51,7 +51,8 @@ enum RunningRelay {
         meanwhile: (ChannelID, UInt16) async throws -> Void = { _, _ in }
     ) async throws -> Parts {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
-        let channels = try state.channels(named: ["Team"])
+        let served = try state.servedChannels(named: ["Team"])
+        let channels = try state.configurations(served, Floors())
         var configuration = RelayServerConfiguration(
             listenAddress: "127.0.0.1", listenPort: 0, identity: state.identity, channels: channels,
             transportKeys: try #require(state.transportKeys))
@@ -62,7 +63,9 @@ enum RunningRelay {
         await registrar.connect(server)
         let port = try await server.start()
         try await meanwhile(channels[0].id, port)
-        try await registrar.started(host: "127.0.0.1", port: port, channels: channels.map(\.id))
+        try await registrar.started(
+            host: "127.0.0.1", port: port, channels: channels.map(\.id),
+            declared: Set(served.filter(\.isDeclared).map(\.id)))
         let administration = try await AdministrationServer(
             directory: folder.path, registrar: registrar, logger: quiet("commands"))
         return Parts(
@@ -82,7 +85,10 @@ enum RunningRelay {
             let loop = try EventLoop(name: "command")
             defer { loop.stop() }
             let path = folder.path
-            return try #require(try await loop.run { try AdministrationClient.ask(request, in: path) })
+            let answer: AdministrationResponse? = try await loop.run { [loop] () throws -> AdministrationResponse? in
+                try loop.waiting { try AdministrationClient.ask(request, in: path) }
+            }
+            return try #require(answer)
         }
 
         func invite(_ terms: AdministrationRequest.Terms?) async throws -> InvitationLink {
@@ -207,7 +213,7 @@ final class Device: Sendable {
         #expect(await relay.server.connectedMembers(of: once.channel) == [bob.id: DisplayName("Bob")!])
 
         // Let in again by its key alone.
-        _ = try await relay.ask(.readmit(channel: "Team", member: ada.id.description, priority: 3, isListenOnly: nil))
+        _ = try await relay.ask(.readmit(channel: "Team", member: ada.id.description, MemberChange(priority: 3)))
         let again = try await Device("Ada", once, identity: key)
         try await again.isReady()
 
@@ -261,7 +267,7 @@ final class Device: Sendable {
         }
         #expect(try await talk([UInt8](repeating: 0x61, count: 40_000), relay.folder.path).isEmpty)
         for name in ["Nope", "", String(repeating: "x", count: 4_000)] {
-            guard case .failed = try await relay.ask(.members(channel: name, after: nil)) else {
+            guard case .failed = try await relay.ask(.members(channel: .named(name), after: nil)) else {
                 return #expect(Bool(false), "\(name.prefix(9))")
             }
         }
@@ -271,7 +277,7 @@ final class Device: Sendable {
         var status = stat()
         #expect(stat(relay.folder.path + "/control", &status) == 0 && status.st_mode & 0o777 == 0o600)
         await relay.stop()
-        #expect(try AdministrationClient.ask(.channels, in: relay.folder.path) == nil)
+        #expect(try AdministrationClient.ask(.channels(), in: relay.folder.path) == nil)
     }
 
     /// Writes bytes to the socket as they are, and reads to the end.

@@ -29,12 +29,12 @@ import Testing
     }
 
     @Test func `the number of threads is this machine's, or as it is said`() throws {
-        #expect(1...4 ~= (try read("").workers))
+        #expect(1...16 ~= (try read("").workers))
         #expect(try read("[relay]\nworkers = 3").workers == 3)
         #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 0") }
         #expect(throws: SettingsError.self) { _ = try read("[relay]\nworkers = 17") }
         #expect(0...3 ~= (try read("").helpers))
-        #expect(try read("[relay]\nworkers = 16").helpers == RelaySettings.standardHelpers(workers: 16))
+        #expect(try read("[relay]\nworkers = 16").helpers == RelaySettings.standardHelpers)
         #expect(try read("[relay]\nhelpers = 0").helpers == 0)
         #expect(throws: SettingsError.self) { _ = try read("[relay]\nhelpers = 17") }
     }
@@ -215,8 +215,9 @@ import Testing
         await reloader.reload()
         #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("after a restart") })
         #expect(lines.all.contains { $0.contains("[operator]") })
-        #expect(lines.all.contains { $0.contains("'Yard' is served until") })
-        // It is not, when the relay is started without a name.
+        #expect(lines.all.contains { $0.contains("'Yard' is not served any more") })
+        #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team"])
+        // Nor is it when the relay is started without a name.
         #expect(try await relay.registrar.state.channels(named: []).map(\.name.text) == ["Team"])
         await relay.stop()
     }
@@ -265,11 +266,11 @@ import Testing
         let new = try read(
             "[relay]\nlisten = \"127.0.0.1:2\"\nhost = \"a\"\nstate = \"/s\"\ndrain-time = \"1s\"\nretry-after = \"1s\"\n"
                 + "log-format = \"json\"\nworkers = 16\nhelpers = 16\n"
-                + "[limits]\nconnections = 9\n[operator]\n[push]\nlisten = \"127.0.0.1:3\"")
+                + "[limits]\nconnections = 9\n[operator]\n[api]\n[push]\nlisten = \"127.0.0.1:3\"")
         #expect(
             Reloader.needRestart(old, new) == [
                 "[relay] listen", "[relay] host", "[relay] state", "the time limits in [relay]", "[relay] log-format",
-                "[relay] workers", "[relay] helpers", "[limits]", "[operator]", "[push] listen",
+                "[relay] workers", "[relay] helpers", "[limits]", "[operator]", "[api]", "[push] listen",
             ])
         #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
     }

@@ -69,7 +69,7 @@ import Testing
         try await other.isReady()
         for request in [
             AdministrationRequest.revoke(channel: "Team", member: "Ada", keepsInvitation: true),
-            .readmit(channel: "Team", member: "Ada", priority: 9, isListenOnly: nil),
+            .readmit(channel: "Team", member: "Ada", MemberChange(priority: 9)),
         ] {
             let why = failure(try await relay.ask(request))
             #expect(why.contains(ada.id.description) && why.contains("Bob, now Ada (\(other.id))"), "\(why)")
@@ -118,7 +118,7 @@ import Testing
     @Test func `a link that another one is to be like has to be this relay's, for this channel`() async throws {
         let relay = try await start()
         for name in ["Crew", "Boat"] {
-            guard case .invitation = try await relay.ask(.invite(channel: name, terms: nil, key: .first)) else {
+            guard case .invitation = try await relay.ask(.invite(channel: .named(name), terms: nil, key: .first)) else {
                 return #expect(Bool(false), "\(name)")
             }
         }
@@ -126,7 +126,8 @@ import Testing
             try relay.records.channel(named: name).id.description
         }
         func like(_ name: String, _ channel: String, _ pin: String) async throws -> AdministrationResponse {
-            try await relay.ask(.invite(channel: name, terms: nil, key: .earlierLink(channel: channel, pin: pin)))
+            let key = AdministrationRequest.MediaKeyOrigin.earlierLink(channel: channel, pin: pin)
+            return try await relay.ask(.invite(channel: .named(name), terms: nil, key: key))
         }
         let pin = try await relay.invite(nil).pin.description
         let other = try Identity(generating: "other").pin.description
@@ -138,7 +139,7 @@ import Testing
         #expect(
             failure(try await like("Ship", crew, pin)).contains("no channel 'Ship'"),
             "none is made for a key that it cannot have")
-        guard case .invitations(let made) = try await relay.ask(.invitations(channel: "Crew")) else {
+        guard case .invitations(let made, _) = try await relay.ask(.invitations(channel: "Crew")) else {
             return #expect(Bool(false))
         }
         #expect(made.count == 1, "no invitation is left that nobody has a link of")
@@ -188,21 +189,21 @@ import Testing
         for number in 0..<AdministrationLimits.waitingCommands {
             tasks.append(
                 Task { @Sendable in
-                    let answer = await registrar.answer(number == 0 ? request : .channels)
+                    let answer = await registrar.answer(number == 0 ? request : .channels())
                     answers.withLock { $0.append(number) }
                     return answer
                 })
             // Each has come before the next one is sent.
             while await registrar.waitingCount <= number { await Task.yield() }
         }
-        #expect(failure(await registrar.answer(.channels)).contains("too many commands"))
+        #expect(failure(await registrar.answer(.channels())).contains("too many commands"))
         #expect(answers.withLock(\.self).isEmpty)
         #expect(try relay.records.channels().map(\.name.text) == ["Team"], "nothing is begun out of turn")
         opener.yield()
         try await holder.value
         for task in tasks { _ = await task.value }
         #expect(try relay.records.channels().map(\.name.text) == ["Crew", "Team"])
-        guard case .channels(let lines) = await tasks[1].value else { return #expect(Bool(false)) }
+        guard case .channels(let lines, _) = await tasks[1].value else { return #expect(Bool(false)) }
         #expect(lines.contains { $0.name == "Crew" && $0.openInvitations == 1 && $0.connected == 0 })
         await relay.stop()
     }

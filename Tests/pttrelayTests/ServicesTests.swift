@@ -55,7 +55,7 @@ import Testing
             logger: quiet("page"), onListening: { found.yield($0) })
         let services = RelayServices(
             administration: AdministrationService(administration: relay.administration, registrar: relay.registrar),
-            page: page, pushes: Slow(name: "pushes", notes: notes), web: nil,
+            page: page, api: nil, pushes: Slow(name: "pushes", notes: notes), web: nil,
             reload: Slow(name: "reload", notes: notes),
             relay: Slow(name: "relay", notes: notes, opened: end))
         let group = ServiceGroup(configuration: .init(services: services.all, logger: quiet("services")))
@@ -71,7 +71,7 @@ import Testing
         while notes.all.isEmpty { try await Task.sleep(for: .milliseconds(2)) }
         #expect(try await get("/healthz") == 503)
         #expect(try await get("/metrics") == 200)
-        guard case .channels = try await relay.ask(.channels) else { return #expect(Bool(false), "no commands") }
+        guard case .channels = try await relay.ask(.channels()) else { return #expect(Bool(false), "no commands") }
         #expect(notes.all == ["relay is told"])
 
         letEnd.yield()
@@ -82,7 +82,7 @@ import Testing
             ])
         #expect(try await get("/healthz") == nil)
         let path = relay.folder.path
-        #expect(try await elsewhere { try AdministrationClient.ask(.channels, in: path) } == nil)
+        #expect(try await elsewhere { try AdministrationClient.ask(.channels(), in: path) } == nil)
         #expect(access(path + "/control", F_OK) != 0)
         await server.stop()
     }
@@ -95,7 +95,7 @@ import Testing
         let path = program.folder.path
         try program.exhaust()
         let page = try #require(PageRequest("/healthz", port: program.pagePort))
-        let command = Task { try await elsewhere { try AdministrationClient.ask(.channels, in: path) } }
+        let command = Task { try await elsewhere { try AdministrationClient.ask(.channels(), in: path) } }
         // Long enough for three tries of each.
         let before = program.processorTime
         try await Task.sleep(for: .milliseconds(2_500))
@@ -105,7 +105,7 @@ import Testing
         #expect(told == 2, "once each by the page and by the socket for commands: \(program.log)")
         try program.relieve()
         #expect(try await elsewhere { page.status(within: 10) } == 200)
-        guard case .channels(let lines) = try await command.value else { return #expect(Bool(false)) }
+        guard case .channels(let lines, _) = try await command.value else { return #expect(Bool(false)) }
         #expect(lines.map(\.name) == ["Team"])
     }
 }

@@ -16,17 +16,18 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
     return sendmmsg(fd, messages, count, flags);
 }
 
-int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset) {
-    // Offsets count from the UDP payload. Reading beyond a packet's end gives 0; a number that no socket has, the hash.
+int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, unsigned count, unsigned otherwise) {
+    // Offsets count from the UDP payload. Reading beyond a packet's end gives 0.
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 0),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x80, 2, 0),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, short_offset),
-        BPF_STMT(BPF_RET | BPF_A, 0),
+        BPF_STMT(BPF_JMP | BPF_JA, 2),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x40, 0, 2),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, long_offset),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, count, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, otherwise),
         BPF_STMT(BPF_RET | BPF_A, 0),
-        BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
     };
     struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);

@@ -163,8 +163,8 @@ extension QUICConnection {
     // MARK: Handshake
 
     /// GnuTLS's question about the peer's certificate, in a full handshake.
-    func verifyPeerDuringHandshake(_ session: gnutls_session_t) -> Bool {
-        guard let hash = TLSCredentials.peerKeyHash(session) else {
+    func verifyPeerDuringHandshake() -> Bool {
+        guard let hash = session?.peerKeyHash else {
             failure = .peerCertificateMissing
             return false
         }

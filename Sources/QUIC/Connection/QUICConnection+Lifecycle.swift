@@ -30,6 +30,7 @@ extension QUICConnection {
                 endpoint.timestamp())
         }
         settle(status)
+        noticeStoppedStreams()
     }
 
     /// Called when the library's next deadline has come.
@@ -43,8 +44,8 @@ extension QUICConnection {
             end(afterError: status)
             return
         }
+        if isServer, isHandshakeComplete, session != nil, let conn { endTLS(conn) }
         followPath()
-        noticeStoppedStreams()
         if migration?.hasFailed == true { endMigration(succeeded: false) }
         if resumptionChanged { postResumption() }
         endpoint.markDirty(self)
@@ -85,14 +86,14 @@ extension QUICConnection {
             let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen)),
             remote == validated.remote, local == validated.local
         else { return }
-        let old = remoteAddress
+        let (old, oldLocal) = (remoteAddress, localEnd?.value)
         if let new = endpoint.socket(at: local) { socket = new }
         remoteLength = min(path.remote.addrlen, socklen_t(MemoryLayout<sockaddr_storage>.size))
         UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
         remoteAddress = remote
         setLocal(isServer ? NetworkEnd(address: path.local.addr, length: path.local.addrlen) : nil)
         if let migration, migration.target === socket { endMigration(succeeded: true) }
-        if remote != old { post(.moved(from: old)) }
+        if remote != old || localEnd?.value != oldLocal { post(.moved(from: old)) }
     }
 
     private func postResumption() {
@@ -179,7 +180,7 @@ extension QUICConnection {
             return false
         }
         if !isReady {
-            guard let hash = session?.peerKeyHash, accept(hash) else { return false }
+            guard let hash = session?.peerKeyHash ?? peerKeySHA256, accept(hash) else { return false }
         }
         isAnnounced = true
         endpoint.statistics.accepted += 1
@@ -277,9 +278,11 @@ extension QUICConnection {
         let closingPeriod = Duration.nanoseconds(3 * Int64(clamping: ngtcp2_conn_get_pto(conn)))
         endpoint.deadlines.remove(deadline)
         endpoint.replace(self, by: packet, for: closingPeriod)
+        memory?.enter()
         ngtcp2_conn_del(conn)
         self.conn = nil
         session = nil
+        memory = nil
         for stream in streams.values { stream.isOver = true }
         streams = [:]
         sendQueue = []

@@ -21,6 +21,8 @@ extension QUICConnection {
     private static let quicVersion1: UInt32 = 1
     /// Ids that the peer may give this side in advance: a spare for each path change of the next moment.
     private static let spareConnectionIDs: UInt64 = 5
+    /// RFC 8446, section 6.
+    private static let unexpectedMessageAlert: UInt8 = 10
 
     /// Creates the server's side of the connection that `initial` starts.
     func startServer(_ initial: Initial, options: QUICServerOptions) throws(QUICError) {
@@ -43,12 +45,22 @@ extension QUICConnection {
         }
         var callbacks = Self.makeCallbacks()
         callbacks.recv_client_initial = ngtcp2_crypto_recv_client_initial_cb
+        callbacks.recv_crypto_data = { conn, level, offset, bytes, length, data in
+            guard QUICConnection.of(data)?.session == nil else {
+                return ngtcp2_crypto_recv_crypto_data_cb(conn, level, offset, bytes, length, data)
+            }
+            // A client says nothing after its handshake: it may not change keys so (RFC 9001, section 6), and was asked for nothing.
+            ngtcp2_conn_set_tls_alert(conn, QUICConnection.unexpectedMessageAlert)
+            return NGTCP2_ERR_CRYPTO
+        }
+        memory = endpoint.stage.flatMap { ConnectionMemory(on: $0) }
+        memory?.enter()
         var peer = initial.source
         var created: OpaquePointer?
         let status = socket.withPath(from: localEnd, to: remoteEnd) { path in
             ngtcp2_conn_server_new_versioned(
                 &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION, &callbacks,
-                NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters, nil,
+                NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters, memory?.allocator,
                 Unmanaged.passUnretained(self).toOpaque())
         }
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
@@ -61,6 +73,13 @@ extension QUICConnection {
         // The one that the peer uses until it moves.
         let length = source.datalen
         destination = (own, withUnsafeBytes(of: source.data) { Array($0.prefix(length)) })
+    }
+
+    /// A server's handshake is complete, and all that it says of TLS is queued: the session, a third of a connection's memory, is of no more
+    /// use. The keys are the library's.
+    func endTLS(_ conn: OpaquePointer) {
+        ngtcp2_conn_set_tls_native_handle(conn, nil)
+        session = nil
     }
 
     /// Creates the client's side; its first packet goes out with the next flush, and early data with it.

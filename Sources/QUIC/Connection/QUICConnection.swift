@@ -29,8 +29,6 @@ public final class QUICConnection: @unchecked Sendable {
         public internal(set) var datagramsDroppedSending = 0
         /// Datagrams from the peer that were dropped because the receive queue was full.
         public internal(set) var datagramsDroppedReceiving = 0
-        /// Foreign packets that the kernel refused.
-        public internal(set) var foreignPacketsFailed = 0
     }
 
     enum Event {
@@ -61,9 +59,7 @@ public final class QUICConnection: @unchecked Sendable {
     /// The application's, for what it keeps about the connection.
     public var context: AnyObject?
     /// Whether the handshake is complete and the connection open.
-    public internal(set) var isReady = false {
-        didSet { endpoint.pathsChanged() }
-    }
+    public internal(set) var isReady = false
     /// Where the peer is, as last validated.
     public internal(set) var remoteAddress: SocketAddress
     /// SHA-256 of the SubjectPublicKeyInfo of the peer's certificate; nil until it is known.
@@ -78,23 +74,28 @@ public final class QUICConnection: @unchecked Sendable {
     public internal(set) var statistics = Statistics()
 
     let role: Role
-    var conn: OpaquePointer?
+    /// The library's object, there to be used until another connection's is asked for; nil once it has ended.
+    var conn: OpaquePointer? {
+        get {
+            memory?.enter()
+            return handle
+        }
+        set { handle = newValue }
+    }
+    private var handle: OpaquePointer?
+    /// An accepted connection's: what holds `conn`.
+    var memory: ConnectionMemory?
+    /// Nil once the handshake is over, where nothing more can come of it.
     var session: TLSSession?
     let reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
     /// Where foreign packets go: the validated path, in the kernel's form for the path's socket.
     let remoteStorage: UnsafeMutablePointer<sockaddr_storage>
-    var remoteLength: socklen_t = 0 {
-        didSet { endpoint.pathsChanged() }
-    }
+    var remoteLength: socklen_t = 0
     /// The host's address on that path, where the socket has several; and the same as sendmsg(2) wants it.
     let localStorage: UnsafeMutablePointer<sockaddr_storage>
     var localLength: socklen_t = 0
-    var source = PacketSource() {
-        didSet { endpoint.pathsChanged() }
-    }
-    var socket: UDPSocket {
-        didSet { endpoint.pathsChanged() }
-    }
+    var source = PacketSource()
+    var socket: UDPSocket
     var ids: [ConnectionID] = []
     /// A server's: the id by which the peer sends.
     var destination: (id: ConnectionID, bytes: [UInt8])?
@@ -167,6 +168,13 @@ public final class QUICConnection: @unchecked Sendable {
         source.deallocate()
     }
 
+    /// Where foreign packets go (`QUICEndpoint.fanOut`); nil while the connection is not ready. Another one after the
+    /// delegate's `didMoveFrom`.
+    public var fanOutPath: FanOutPath? {
+        checkLoop()
+        return isReady ? FanOutPath(to: remoteEnd, from: source) : nil
+    }
+
     /// The peer, in the kernel's form.
     var remoteEnd: NetworkEnd { NetworkEnd(address: UnsafeMutableRawPointer(remoteStorage), length: remoteLength) }
 
@@ -189,7 +197,7 @@ public final class QUICConnection: @unchecked Sendable {
     // MARK: What the owner does
 
     /// Whether it can be used: connecting or ready, and not closed.
-    public var isOpen: Bool { conn != nil && closeRequest == nil }
+    public var isOpen: Bool { handle != nil && closeRequest == nil }
 
     /// Whether this side accepted it.
     public var isServer: Bool { if case .server = role { true } else { false } }

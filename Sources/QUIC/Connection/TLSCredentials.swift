@@ -45,20 +45,11 @@ final class TLSCredentials {
         }
         gnutls_certificate_set_verify_function(handle) { session in
             guard let session, let connection = QUICConnection.of(session) else { return -1 }
-            return connection.verifyPeerDuringHandshake(session) ? 0 : -1
+            return connection.verifyPeerDuringHandshake() ? 0 : -1
         }
     }
 
     deinit { gnutls_certificate_free_credentials(handle) }
-
-    /// The SHA-256 of the SubjectPublicKeyInfo of the peer's certificate, or nil when it showed none (yet).
-    static func peerKeyHash(_ session: gnutls_session_t) -> [UInt8]? {
-        var count: UInt32 = 0
-        guard gnutls_certificate_type_get(session) == GNUTLS_CRT_X509,
-            let list = gnutls_certificate_get_peers(session, &count), count > 0
-        else { return nil }
-        return publicKeyHash(certificate: list, encoding: GNUTLS_X509_FMT_DER)
-    }
 
     static func publicKeyHash(
         certificate: UnsafePointer<gnutls_datum_t>, encoding: gnutls_x509_crt_fmt_t

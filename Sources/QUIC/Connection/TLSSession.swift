@@ -8,6 +8,8 @@ import Glibc
 final class TLSSession {
     let handle: gnutls_session_t
     private var antiReplay: gnutls_anti_replay_t?
+    /// The peer's certificate that was looked at last, and the hash of its key.
+    private var known: (certificate: [UInt8], keyHash: [UInt8])?
 
     /// What a session is made from; `reference` leads GnuTLS's callbacks to the connection and outlives the session.
     struct Setup {
@@ -103,7 +105,21 @@ final class TLSSession {
 
     var hasApplicationProtocol: Bool { Self.hasApplicationProtocol(handle) }
 
-    var peerKeyHash: [UInt8]? { TLSCredentials.peerKeyHash(handle) }
+    /// The SHA-256 of the SubjectPublicKeyInfo of the peer's certificate, or nil when it showed none (yet). Asked several times in a
+    /// handshake; to take a certificate apart costs a fifth of a resumed one, so it is done once.
+    var peerKeyHash: [UInt8]? {
+        var count: UInt32 = 0
+        guard gnutls_certificate_type_get(handle) == GNUTLS_CRT_X509,
+            let list = gnutls_certificate_get_peers(handle, &count), count > 0
+        else { return nil }
+        let certificate = UnsafeBufferPointer(start: list.pointee.data, count: Int(list.pointee.size))
+        if let known, known.certificate.elementsEqual(certificate) { return known.keyHash }
+        guard let hash = TLSCredentials.publicKeyHash(certificate: list, encoding: GNUTLS_X509_FMT_DER) else {
+            return nil
+        }
+        known = (Array(certificate), hash)
+        return hash
+    }
 
     /// A client: whether the server took the early data.
     var earlyDataAccepted: Bool { gnutls_session_get_flags(handle) & GNUTLS_SFLAGS_EARLY_DATA.rawValue != 0 }

@@ -22,16 +22,27 @@ extension QUICEndpoint {
         else { throw QUICError.socket(SystemError("SO_REUSEPORT"), during: "sharing UDP \(localAddress)") }
     }
 
+    /// Where the packets of new connections go, whose ids name no worker.
+    public enum StrangerSteering: Sendable {
+        /// To an endpoint by the hash of both addresses, to the same one each time.
+        case spread
+        /// To the first endpoint.
+        case first
+    }
+
     /// Has the kernel give each packet to the endpoint that its connection id names by `QUICServerOptions.worker`: the first that was
     /// bound to the address is 0, the next 1, and so on. A client's first packets carry an id of its own choice, which names none: they
-    /// go by the hash of both addresses, to the same one each time. Called on any of the endpoints, once all are bound.
+    /// go as `strangers` says. There are `endpoints` of them. Called on any of the endpoints, once all are bound, and again to change it.
     ///
     /// - Throws: `QUICError.socket` where the kernel takes no such program; `.closed`.
-    public func steerByConnectionID() throws(QUICError) {
+    public func steerByConnectionID(of endpoints: Int, strangers: StrangerSteering = .spread) throws(QUICError) {
         loop.checkIsolated()
         guard let socket = sockets.first else { throw QUICError.closed }
         let offsets = Self.identifierOffsets
-        guard ptt_steer_by_number(socket.descriptor, offsets.short, offsets.long) == 0 else {
+        let otherwise = strangers == .spread ? UInt32.max : 0
+        guard
+            ptt_steer_by_number(socket.descriptor, offsets.short, offsets.long, UInt32(endpoints), otherwise) == 0
+        else {
             throw QUICError.socket(
                 SystemError("SO_ATTACH_REUSEPORT_CBPF"), during: "sharing UDP \(localAddress)")
         }

@@ -83,14 +83,14 @@ public final class QUICEndpoint: @unchecked Sendable {
     let receiver = PacketReceiver()
     /// Handshakes that have not been handled yet.
     var pendingHandshakes = PendingHandshakes()
-    /// Counts changes of where connections' foreign packets go.
-    private var paths: UInt64 = 0
     var sockets: [UDPSocket] = []
     let reusePort: Bool
     var routes: [ConnectionID: Route] = [:]
     private(set) var connections: [ObjectIdentifier: QUICConnection] = [:]
     private var closingConnections: [ClosingConnection] = []
     var deadlines = DeadlineHeap()
+    /// Has the library's memory of accepted connections; nil: there is no memory for one.
+    private(set) lazy var stage = ConnectionStage()
     private var dirty: [QUICConnection] = []
     private var eventful: [QUICConnection] = []
     private var inTurn = false
@@ -181,23 +181,22 @@ public final class QUICEndpoint: @unchecked Sendable {
         return connection
     }
 
-    /// Sends `packet` followed by a trailer of each one's own to the validated address of every connection of `group`, all of
-    /// this endpoint, that is ready. Sent at once, not at the end of the turn; nothing is allocated while connections and
-    /// their paths stay.
+    /// Sends `packet` followed by a trailer of each one's own to every path of `group`, from this endpoint's socket. Sent at
+    /// once, not at the end of the turn; nothing is allocated.
     ///
     /// - Parameters:
     ///   - packet: Must begin with a byte 128…191 (RFC 9443), else receivers take it for QUIC (checked).
-    ///   - excluded: The number of the connection in the group that gets nothing: who sent the packet.
+    ///   - group: Paths of connections of this endpoint, or of another one on the same port.
+    ///   - excluded: The number of the path in the group that gets nothing: who sent the packet.
     public func fanOut(
         _ packet: UnsafeRawBufferPointer, to group: FanOutGroup, except excluded: Int? = nil
     ) -> FanOutResult {
         loop.checkIsolated()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
-        return group.send(packet, with: fanOutBatches, helpers: helpers, paths: paths, except: excluded)
+        guard let socket = sockets.first else { return FanOutResult() }
+        return group.send(
+            packet, with: fanOutBatches, helpers: helpers, on: socket.descriptor, except: excluded)
     }
-
-    /// A connection became ready, ended or moved: groups rebuild their layout before their next packet.
-    func pathsChanged() { paths &+= 1 }
 
     /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are informed after
     /// earlier writes, as far as their windows allow at once. This is sent once, because nothing remains that could

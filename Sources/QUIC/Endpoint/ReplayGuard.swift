@@ -12,26 +12,40 @@ import Synchronization
 final class ReplayGuard: Sendable {
     /// GnuTLS accepts a ticket age that is off by its window of 10 s.
     private static let memory = Duration.seconds(21)
-    private static let capacity = 8_192
+    /// Three times as many as a relay has connections by default. By calculation it takes 5 MB when it is full.
+    static let capacity = 65_536
     /// The key begins with the start of GnuTLS's window, which differs for one and the same greeting.
     private static let keyPrefix = 12
 
+    /// The first half of a binder, which is the output of an HMAC: none is met twice by chance.
+    private struct Mark: Hashable {
+        let high: UInt64
+        let low: UInt64
+
+        init(_ binder: some Sequence<UInt8>) {
+            var (high, low) = (UInt64(0), UInt64(0))
+            for (index, byte) in binder.prefix(16).enumerated() {
+                if index < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
+            }
+            (self.high, self.low) = (high, low)
+        }
+    }
+
     private struct Seen {
-        var binders: [[UInt8]: Instant] = [:]
-        var order: [(binder: [UInt8], at: Instant)] = []
+        var binders: Set<Mark> = []
+        var order: [(binder: Mark, at: Instant)] = []
         var oldest = 0
 
-        mutating func isNew(_ binder: [UInt8], at now: Instant) -> Bool {
+        mutating func isNew(_ binder: Mark, at now: Instant) -> Bool {
             while oldest < order.count, now - order[oldest].at > ReplayGuard.memory {
-                binders[order[oldest].binder] = nil
+                binders.remove(order[oldest].binder)
                 oldest += 1
             }
             if oldest > order.count / 2 {
                 order.removeFirst(oldest)
                 oldest = 0
             }
-            guard binders.count < ReplayGuard.capacity, binders[binder] == nil else { return false }
-            binders[binder] = now
+            guard binders.count < ReplayGuard.capacity, binders.insert(binder).inserted else { return false }
             order.append((binder, now))
             return true
         }
@@ -40,7 +54,10 @@ final class ReplayGuard: Sendable {
     private let seen = Mutex(Seen())
 
     /// Whether the greeting with this PSK binder is new; it is remembered.
-    func isNew(_ binder: [UInt8], at now: Instant) -> Bool { seen.withLock { $0.isNew(binder, at: now) } }
+    func isNew(_ binder: some Sequence<UInt8>, at now: Instant) -> Bool {
+        let mark = Mark(binder)
+        return seen.withLock { $0.isNew(mark, at: now) }
+    }
 
     /// The context for one session's check; the guard and the context must outlive it.
     func makeContext() -> gnutls_anti_replay_t? {
@@ -52,7 +69,7 @@ final class ReplayGuard: Sendable {
             guard let pointer, let key = key?.pointee, let data = key.data else { return GNUTLS_E_DB_ERROR }
             let binder = UnsafeBufferPointer(start: data, count: Int(key.size)).dropFirst(ReplayGuard.keyPrefix)
             let guarding = Unmanaged<ReplayGuard>.fromOpaque(pointer).takeUnretainedValue()
-            return guarding.isNew(Array(binder), at: .now) ? 0 : GNUTLS_E_DB_ENTRY_EXISTS
+            return guarding.isNew(binder, at: .now) ? 0 : GNUTLS_E_DB_ENTRY_EXISTS
         }
         return context
     }

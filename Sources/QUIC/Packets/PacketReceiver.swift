@@ -16,6 +16,9 @@ final class PacketReceiver {
     private let controls: UnsafeMutableRawPointer
     private let vectors: UnsafeMutablePointer<iovec>
     private let messages: UnsafeMutablePointer<mmsghdr>
+    /// How many of the messages, from the first on, have to be made ready for the next call.
+    private var used = PacketReceiver.batch
+    private var wasWildcard = false
 
     init() {
         bytes = .allocate(byteCount: Self.batch * Self.largestPacket, alignment: 16)
@@ -60,15 +63,23 @@ final class PacketReceiver {
 
     /// Fetches what has arrived, at most a batch; the number of packets.
     func receive(from socket: UDPSocket) -> Int {
-        for index in 0..<Self.batch {
+        // Only those that were used: a lone packet would take less time than all the others' memory.
+        if socket.isWildcard != wasWildcard { (used, wasWildcard) = (Self.batch, socket.isWildcard) }
+        for index in 0..<used {
             messages[index].msg_hdr.msg_namelen = socklen_t(MemoryLayout<sockaddr_storage>.size)
             messages[index].msg_hdr.msg_controllen = socket.isWildcard ? Int(PTT_CONTROL_LENGTH) : 0
         }
         while true {
             let count = ptt_recvmmsg(socket.descriptor, messages, UInt32(Self.batch), 0)
-            if count >= 0 { return Int(count) }
-            // Anything else (an ICMP error's echo, say) concerns a packet that was sent, and is over with this call.
-            if errno != EINTR { return 0 }
+            if count >= 0 {
+                used = Int(count)
+                return used
+            }
+            guard errno != EINTR else { continue }
+            // Anything else (an ICMP error's echo, say) concerns a packet that was sent, and is over with this call. It may have changed
+            // the first message.
+            used = 1
+            return 0
         }
     }
 

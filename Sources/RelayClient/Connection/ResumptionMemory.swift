@@ -1,11 +1,14 @@
-// The tickets with which this end returns to relays, newest first, with a limit on their number, and in one file.
+// With what this end returns to relays, newest first, with a limit on their number, and in one file: tickets, and where they take links
+// over TLS.
 import Cryptography
 import QUIC
 import RelayProtocol
 import Synchronization
 
-/// The newest resumption state of each relay. A connection that begins with it needs one round trip less until it has
-/// joined. It contains secrets, as a private key does.
+/// The newest resumption state of each relay, and where it takes links over TLS.
+///
+/// A connection that begins with the state needs one round trip less until it has joined. The place is of use after a start in a network
+/// that blocks UDP, if the invitation does not name it. The state contains secrets, as a private key does.
 ///
 /// Shared by all links of a process; may be used from any thread.
 public final class ResumptionMemory: Sendable {
@@ -15,11 +18,16 @@ public final class ResumptionMemory: Sendable {
     public static let byteCountMaximum = 262_144
     /// The longest state that is kept; one with a certificate of an elliptic curve has about 2,000 bytes.
     static let stateByteCountMaximum = 16_000
-    private static let magic = Array("pttd resumption 1\n".utf8)
+    private static let magic = Array("pttd resumption 2\n".utf8)
+    /// Of files without places.
+    private static let formerMagic = Array("pttd resumption 1\n".utf8)
 
     private struct Entry: Sendable {
         let relay: [UInt8]
-        let state: [UInt8]
+        /// Empty: there is none.
+        var state: [UInt8] = []
+        /// A `WebPlace` as text; empty: it is not known.
+        var web: [UInt8] = []
     }
 
     private let entries: Mutex<[Entry]>
@@ -49,12 +57,31 @@ public final class ResumptionMemory: Sendable {
 
     /// Remembers `state`, or with nil forgets what there was.
     func keep(_ state: ResumptionState?, of relay: InvitationLink, for identity: PublicKeyPin) {
+        let bytes = state?.bytes ?? []
+        change(relay, identity) { $0.state = bytes.count <= Self.stateByteCountMaximum ? bytes : [] }
+    }
+
+    /// Where the relay takes links over TLS, as it said last; nil: it is not known.
+    func web(of relay: InvitationLink, for identity: PublicKeyPin) -> WebPlace? {
+        let name = Self.name(relay, identity)
+        return entries.withLock { entries in
+            entries.first { $0.relay == name }.flatMap { WebPlace(String(decoding: $0.web, as: UTF8.self)) }
+        }
+    }
+
+    /// Remembers where the relay takes links over TLS. One that takes none any more costs an attempt beside that over QUIC.
+    func keep(_ web: WebPlace, of relay: InvitationLink, for identity: PublicKeyPin) {
+        guard self.web(of: relay, for: identity) != web else { return }
+        change(relay, identity) { $0.web = Array(web.text.utf8) }
+    }
+
+    private func change(_ relay: InvitationLink, _ identity: PublicKeyPin, _ body: (inout Entry) -> Void) {
         let name = Self.name(relay, identity)
         entries.withLock { entries in
-            entries.removeAll { $0.relay == name }
-            if let state, state.bytes.count <= Self.stateByteCountMaximum {
-                entries.insert(Entry(relay: name, state: state.bytes), at: 0)
-            }
+            let place = entries.firstIndex { $0.relay == name }
+            var entry = place.map { entries.remove(at: $0) } ?? Entry(relay: name)
+            body(&entry)
+            if !entry.state.isEmpty || !entry.web.isEmpty { entries.insert(entry, at: 0) }
             if entries.count > Self.relaysMaximum { entries.removeLast(entries.count - Self.relaysMaximum) }
             save(Self.write(entries))
         }
@@ -67,32 +94,49 @@ public final class ResumptionMemory: Sendable {
 
     // MARK: In one piece
 
-    /// Magic; for each: name (32 bytes), length (4 bytes, most significant first), state.
+    /// Magic; for each: name (32 bytes), state, place. Each of the last two is preceded by its length (4 bytes, most significant first).
     private static func write(_ entries: [Entry]) -> [UInt8] {
         var bytes = magic
         for entry in entries {
-            let length = UInt32(clamping: entry.state.count)
-            bytes += entry.relay + [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) } + entry.state
+            bytes += entry.relay
+            for part in [entry.state, entry.web] {
+                let length = UInt32(clamping: part.count)
+                bytes += [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) } + part
+            }
         }
         return bytes
     }
 
     private static func read(_ bytes: [UInt8]) -> [Entry]? {
-        guard bytes.count <= byteCountMaximum, bytes.starts(with: magic) else { return nil }
+        let hasPlaces = bytes.starts(with: magic)
+        guard bytes.count <= byteCountMaximum, hasPlaces || bytes.starts(with: formerMagic) else { return nil }
         var rest = bytes.dropFirst(magic.count)
         var entries: [Entry] = []
         while !rest.isEmpty {
-            guard rest.count >= 36, entries.count < relaysMaximum else { return nil }
-            let name = Array(rest.prefix(32))
-            let length = rest.dropFirst(32).prefix(4).reduce(0) { $0 << 8 | Int($1) }
-            rest = rest.dropFirst(36)
-            guard length <= stateByteCountMaximum, rest.count >= length else { return nil }
-            let state = Array(rest.prefix(length))
+            guard rest.count >= 32, entries.count < relaysMaximum else { return nil }
+            var entry = Entry(relay: Array(rest.prefix(32)))
+            rest = rest.dropFirst(32)
+            guard let state = part(&rest, maximum: stateByteCountMaximum) else { return nil }
             // It has a checksum of its own.
-            guard ResumptionState(bytes: state) != nil else { return nil }
-            entries.append(Entry(relay: name, state: state))
-            rest = rest.dropFirst(length)
+            guard state.isEmpty ? hasPlaces : ResumptionState(bytes: state) != nil else { return nil }
+            entry.state = state
+            if hasPlaces {
+                guard let web = part(&rest, maximum: WebPlace.byteCountMaximum) else { return nil }
+                guard web.isEmpty || WebPlace(String(decoding: web, as: UTF8.self)) != nil else { return nil }
+                entry.web = web
+            }
+            entries.append(entry)
         }
         return entries
+    }
+
+    /// Takes a length and as many bytes from the front.
+    private static func part(_ rest: inout ArraySlice<UInt8>, maximum: Int) -> [UInt8]? {
+        guard rest.count >= 4 else { return nil }
+        let length = rest.prefix(4).reduce(0) { $0 << 8 | Int($1) }
+        rest = rest.dropFirst(4)
+        guard length <= maximum, rest.count >= length else { return nil }
+        defer { rest = rest.dropFirst(length) }
+        return Array(rest.prefix(length))
     }
 }

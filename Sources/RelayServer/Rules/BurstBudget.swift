@@ -3,23 +3,28 @@ import MonotonicTime
 
 /// How much memory the kept bursts of each channel take, and how many bytes of them members may still be given.
 struct BurstBudget: Sendable {
-    /// What they take, of all channels.
+    /// What they take, of all channels of this shard.
     private(set) var keptBytes = 0
+    private let shard: RelayShardPlace
     private var ofChannel: [Int: Int] = [:]
     private let limit: Int
     private var given: TokenBucket
 
-    init(_ limits: RelayLimits, at now: Instant) {
+    init(_ limits: RelayLimits, of shard: RelayShardPlace, at now: Instant) {
+        self.shard = shard
         limit = limits.keptBytes
         given = TokenBucket(depth: limits.burstBytesOfAll, perSecond: limits.burstBytesOfAllPerSecond, at: now)
     }
 
-    /// Whether they take too much.
-    var isExceeded: Bool { keptBytes > limit }
+    /// Whether those of all shards take too much, and this one has more than its part of the memory.
+    var isExceeded: Bool { keptBytes > limit / shard.count && shard.census.keptBytes > limit }
 
     /// The bursts of a channel take so much now.
     mutating func note(_ bytes: Int, of channel: Int) {
-        keptBytes += bytes - (ofChannel.updateValue(bytes, forKey: channel) ?? 0)
+        let change = bytes - (ofChannel.updateValue(bytes, forKey: channel) ?? 0)
+        guard change != 0 else { return }
+        keptBytes += change
+        shard.census.add(keptBytes: change)
     }
 
     /// Takes `count` bytes of what all members, and of what this one may be given: of neither, when one of them does not have it.

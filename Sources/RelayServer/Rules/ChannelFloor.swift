@@ -38,6 +38,9 @@ struct ChannelFloor: Sendable {
         speakers = []
     }
 
+    /// Its channel is called differently from now on.
+    mutating func rename(_ name: DisplayName) { self.name = name }
+
     var rules: FloorRules { machine.rules }
     var timers: Machine.Timers { machine.timers }
     var nextDeadline: Instant? { machine.nextDeadline }

@@ -13,7 +13,8 @@ struct ChannelMembers: Sendable {
     private(set) var connections: [MemberID: ConnectionID] = [:]
     /// Joins and leaves that were not announced yet.
     private var news: RosterUpdates
-    private var nextReportCheck = Instant.zero
+    /// When `stopSilent` has something to look at again.
+    private(set) var nextReportCheck = Instant.zero
 
     init(channel: Int, limits: RelayLimits) {
         self.channel = channel
@@ -42,21 +43,20 @@ struct ChannelMembers: Sendable {
 
     /// Why a packet from a connection is dropped; nil: it is looked at. Allocates and copies nothing.
     mutating func refuse(_ source: SSRC, from id: ConnectionID, at now: Instant) -> MediaDrop? {
-        guard let refusal = known[id]?.refuse(source, at: now) else {
-            return known.keys.contains(id) ? nil : .notJoined
-        }
-        return refusal
+        guard let place = known.index(forKey: id) else { return .notJoined }
+        return known.values[place].refuse(source, at: now)
     }
 
     /// A member comes: it gets the channel's media, and the others hear of it.
-    mutating func insert(_ member: ChannelMember, at now: Instant) -> [RelayAction] {
+    mutating func insert(_ member: ChannelMember, _ notices: inout TokenBucket, at now: Instant) -> [RelayAction] {
         let id = member.connection
         known[id] = member
         // An early join may be seconds old.
         known[id]?.reportedAt = now
         connections[member.id] = id
         return [.startMedia(id, channel: channel, key: member.downlinkKey, ssrc: member.ssrc)]
-            + announce(.memberJoined(member.asMessage), framed: member.announcement, of: member.id, but: id, at: now)
+            + announce(
+                .memberJoined(member.asMessage), framed: member.announcement, of: member.id, but: id, &notices, at: now)
     }
 
     /// A member goes: its media stop. The others hear of it by `announceLeave`.
@@ -78,20 +78,24 @@ struct ChannelMembers: Sendable {
     var nextDeadline: Instant? { news.nextDeadline }
 
     /// Tells the others that a member has gone: now, or with what else is new.
-    mutating func announceLeave(of member: MemberID, from id: ConnectionID, at now: Instant) -> [RelayAction] {
+    mutating func announceLeave(
+        of member: MemberID, from id: ConnectionID, _ notices: inout TokenBucket, at now: Instant
+    ) -> [RelayAction] {
         let message = ServerMessage.memberLeft(member)
-        return announce(message, framed: message.framed(), of: member, but: id, at: now)
+        return announce(message, framed: message.framed(), of: member, but: id, &notices, at: now)
     }
 
     private mutating func announce(
-        _ message: ServerMessage, framed: [UInt8], of member: MemberID, but id: ConnectionID, at now: Instant
+        _ message: ServerMessage, framed: [UInt8], of member: MemberID, but id: ConnectionID,
+        _ notices: inout TokenBucket, at now: Instant
     ) -> [RelayAction] {
-        guard known.count > (known[id] == nil ? 0 : 1) else {
+        let others = known.count - (known[id] == nil ? 0 : 1)
+        guard others > 0 else {
             // What waits is of those who have gone: whoever comes now is welcomed without them.
             news.forget()
             return []
         }
-        guard news.note(.init(member: member, frame: framed), at: now) else { return [] }
+        guard news.note(.init(member: member, frame: framed), to: others, &notices, at: now) else { return [] }
         return [.send(message, to: everyone(but: id))]
     }
 
@@ -156,11 +160,10 @@ struct ChannelMembers: Sendable {
         known[id]?.reception.note(report)
     }
 
-    /// Now and then during a burst: the media of members that have not reported for `timeout` stop, but for the talkers'.
+    /// At `nextReportCheck` during a burst: the media of members that have not reported for `timeout` stop, but for the talkers'.
     ///
     /// - Returns: Whose media stop now.
     mutating func stopSilent(after timeout: Duration, but floor: ChannelFloor, at now: Instant) -> [ChannelMember] {
-        guard now >= nextReportCheck else { return [] }
         nextReportCheck = now + Self.reportCheckInterval
         let talkers = floor.talkers
         let silent = everyone.compactMap { known[$0] }.filter {

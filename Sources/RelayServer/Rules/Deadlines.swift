@@ -15,16 +15,22 @@ struct Deadlines<Key: Hashable & Comparable & Sendable>: Sendable {
     subscript(key: Key) -> Instant? {
         get { places[key].map { heap[$0].at } }
         set {
-            guard self[key] != newValue else { return }
-            if let place = places.removeValue(forKey: key) {
-                heap.swapAt(place, heap.count - 1)
-                heap.removeLast()
-                settle(place)
+            guard let place = places[key] else {
+                guard let newValue else { return }
+                heap.append((newValue, key))
+                places[key] = heap.count - 1
+                return settle(heap.count - 1)
             }
             if let newValue {
-                heap.append((newValue, key))
-                settle(heap.count - 1)
+                guard heap[place].at != newValue else { return }
+                heap[place].at = newValue
+            } else {
+                places[key] = nil
+                heap.swapAt(place, heap.count - 1)
+                heap.removeLast()
+                if place < heap.count { places[heap[place].key] = place }
             }
+            settle(place)
         }
     }
 
@@ -35,7 +41,7 @@ struct Deadlines<Key: Hashable & Comparable & Sendable>: Sendable {
         return first.key
     }
 
-    /// Moves the entry at `place` to where it belongs.
+    /// Moves the entry at `place`, which `places` knows, to where it belongs.
     private mutating func settle(_ place: Int) {
         guard place < heap.count else { return }
         let parent = (place - 1) / 2
@@ -45,9 +51,10 @@ struct Deadlines<Key: Hashable & Comparable & Sendable>: Sendable {
         let next = isEarly ? parent : child
         if isEarly || child < heap.count && isBefore(child, place) {
             heap.swapAt(place, next)
+            places[heap[place].key] = place
+            places[heap[next].key] = next
             settle(next)
         }
-        places[heap[place].key] = place
     }
 
     private func isBefore(_ one: Int, _ other: Int) -> Bool {

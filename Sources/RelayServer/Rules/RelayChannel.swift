@@ -4,7 +4,7 @@ import RelayProtocol
 
 /// What a relay knows of one channel, and the rules that concern no other. What channels share comes as `RelayShared`.
 ///
-/// After every call its owner looks again at `nextDeadline`, at the memory of `store`, and at whether `keys` are used up.
+/// After every call its owner looks again at its `upkeep`.
 struct RelayChannel: Sendable {
     /// Its number among the relay's channels.
     let number: Int
@@ -40,6 +40,21 @@ struct RelayChannel: Sendable {
 
     var name: DisplayName { configuration.name }
 
+    /// What its owner looks at after every call.
+    struct Upkeep {
+        /// What its kept bursts take in memory.
+        let keptBytes: Int
+        /// When `deadline` must be called, at the latest; nil while nothing is under way.
+        let nextDeadline: Instant?
+        /// Whether its media key has served as many bursts as one may.
+        let isKeyUsedUp: Bool
+    }
+
+    /// Changes nothing. It is mutating so that the channel, with dozens of references to count, is not copied for each packet.
+    mutating func upkeep() -> Upkeep {
+        Upkeep(keptBytes: store.byteCount, nextDeadline: nextDeadline, isKeyUsedUp: keys.areUsedUp(limits))
+    }
+
     /// When `deadline` must be called, at the latest; nil while nothing is under way.
     var nextDeadline: Instant? {
         let closing = floor.holder == nil ? closesAt : nil
@@ -68,6 +83,12 @@ struct RelayChannel: Sendable {
         store.adopt(configuration, limits)
     }
 
+    /// It is called differently from now on.
+    mutating func rename(_ name: DisplayName) {
+        configuration.name = name
+        floor.rename(name)
+    }
+
     /// Whether one more may be on the channel; who is on it already takes its own place.
     func hasRoom(for member: MemberID) -> Bool {
         members.connections[member] != nil || members.count < limits.membersPerChannel
@@ -84,7 +105,7 @@ struct RelayChannel: Sendable {
             actions += takeOut(older, &shared, at: now)
         }
         actions += early?.news(for: member, of: self) ?? ChannelWelcome(member, to: self).actions(of: self, shared.web)
-        actions += members.insert(member, at: now)
+        actions += members.insert(member, &shared.notices, at: now)
         let note = RelayMilestone.memberJoined(
             channel: name, member: member.id, name: member.name, ssrc: member.ssrc, replaced: older != nil)
         return actions + [.note(note)]
@@ -102,7 +123,7 @@ struct RelayChannel: Sendable {
         guard let member = members[id]?.id else { return [] }
         let actions = takeOut(id, &shared, at: now)
         if seededFault("who-has-left-is-not-told") { return actions }
-        return actions + members.announceLeave(of: member, from: id, at: now)
+        return actions + members.announceLeave(of: member, from: id, &shared.notices, at: now)
             + [.note(.memberLeft(channel: name, member: member))]
     }
 
@@ -276,10 +297,12 @@ struct RelayChannel: Sendable {
                 actions.append(.note(.firstPacket(channel: name, ssrc: packet.ssrc, sequence: packet.sequence)))
                 actions += members.beginListening(to: packet.ssrc, at: now)
             }
-            for silent in members.stopSilent(after: limits.reportTimeout, but: floor, at: now) {
-                counters.listenersStopped += 1
-                actions.append(.stopMedia(silent.connection, channel: number))
-                actions.append(.note(.listenerSilent(channel: name, member: silent.id)))
+            if now >= members.nextReportCheck {
+                for silent in members.stopSilent(after: limits.reportTimeout, but: floor, at: now) {
+                    counters.listenersStopped += 1
+                    actions.append(.stopMedia(silent.connection, channel: number))
+                    actions.append(.note(.listenerSilent(channel: name, member: silent.id)))
+                }
             }
             if endsBurst { actions += apply(.deadline, at: now) }
             return (.forward(channel: number), actions)

@@ -30,19 +30,37 @@ struct RelayConnections: Sendable {
         /// Whether its transport takes datagrams as long as media packets are.
         fileprivate(set) var carriesMedia: Bool
         fileprivate var messages: TokenBucket
+        /// Pushes of another shard's registry that it has not confirmed.
+        fileprivate var receiptsAwaited = 0
+        /// Whether another shard's registry has to hear when it is gone.
+        fileprivate(set) var hasTokens = false
+
+        /// Changes nothing; mutating, so that it is not copied.
+        fileprivate mutating func channel() -> Int? { if case .member(let channel) = state { channel } else { nil } }
     }
 
     private let limits: RelayLimits
+    private let census: RelayCensus
     private var known: [ConnectionID: Connection] = [:]
     /// Until when those who were not let in may stay.
     private var pending = Deadlines<ConnectionID>()
 
-    init(_ limits: RelayLimits) { self.limits = limits }
+    init(_ limits: RelayLimits, _ census: RelayCensus) {
+        self.limits = limits
+        self.census = census
+    }
 
-    var count: Int { known.count }
+    /// How many there are on all shards.
+    var total: Int { census.connections }
     /// All of them, the oldest first.
     var ids: [ConnectionID] { known.keys.sorted() }
     subscript(id: ConnectionID) -> Connection? { known[id] }
+
+    /// The number of the channel that a connection is a member of; nil: of none. Copies nothing.
+    mutating func channel(of id: ConnectionID) -> Int? {
+        guard let place = known.index(forKey: id) else { return nil }
+        return known.values[place].channel()
+    }
 
     /// The connections to a channel of `members`, pending ones included, by member and the oldest first.
     func of(_ members: [MemberID], on channel: ChannelID, _ number: Int) -> [MemberID: [ConnectionID]] {
@@ -59,13 +77,26 @@ struct RelayConnections: Sendable {
             .reduce(into: [:]) { $0[$1.value.member, default: []].append($1.key) }
     }
 
+    /// The connections that were promised a place on the channel of that number and are not on it yet, the oldest first.
+    func halfway(to channel: Int) -> [ConnectionID] {
+        known.filter {
+            switch $0.value.state {
+            case .proving(channel, _), .asking(channel): true
+            case .greeted(.welcomed(let welcome)): welcome.channel == channel
+            case .greeted, .member, .pushOnly, .greeting, .joining, .enrolling, .refused, .proving, .asking: false
+            }
+        }.keys.sorted()
+    }
+
     /// A connection was made; false: there are too many.
     mutating func insert(
         _ id: ConnectionID, of member: MemberID, _ state: State, carriesMedia: Bool, at now: Instant
     ) -> Bool {
-        guard known.count < limits.connections + limits.connectionsRefused else { return false }
+        guard total < limits.connections + limits.connectionsRefused else { return false }
+        let isSurplus = total >= limits.connections
+        if known[id] == nil { census.add(connections: 1) }
         known[id] = Connection(
-            member: member, isSurplus: known.count >= limits.connections, state: state, carriesMedia: carriesMedia,
+            member: member, isSurplus: isSurplus, state: state, carriesMedia: carriesMedia,
             messages: TokenBucket(depth: limits.messageBurst, perSecond: limits.messagesPerSecond, at: now))
         pending[id] = now + limits.joinTime
         return true
@@ -92,7 +123,33 @@ struct RelayConnections: Sendable {
     @discardableResult
     mutating func remove(_ id: ConnectionID) -> Connection? {
         pending[id] = nil
-        return known.removeValue(forKey: id)
+        let connection = known.removeValue(forKey: id)
+        if connection != nil { census.add(connections: -1) }
+        return connection
+    }
+
+    mutating func removeAll() {
+        census.add(connections: -known.count)
+        known = [:]
+        pending = Deadlines()
+    }
+
+    // MARK: Pushes of another shard's registry
+
+    /// A connection registers a token there.
+    mutating func noteToken(of id: ConnectionID) { known[id]?.hasTokens = true }
+
+    /// A connection is sent a push, which it is to confirm; false: it is gone.
+    mutating func awaitReceipt(of id: ConnectionID) -> Bool {
+        known[id]?.receiptsAwaited += 1
+        return known[id] != nil
+    }
+
+    /// A connection confirms a push; false: it was sent none.
+    mutating func takeReceipt(of id: ConnectionID) -> Bool {
+        guard let count = known[id]?.receiptsAwaited, count > 0 else { return false }
+        known[id]?.receiptsAwaited = count - 1
+        return true
     }
 
     /// When `popDue` has a connection.

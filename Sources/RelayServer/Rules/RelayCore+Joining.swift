@@ -38,7 +38,7 @@ extension RelayCore {
                 .unsupportedVersion, "media need QUIC datagrams: max_datagram_frame_size must be \(size) or more")
         }
         let number = numbers[join.channel]
-        if connection.isSurplus, shared.connections.count > limits.connections {
+        if connection.isSurplus, shared.connections.total > limits.connections {
             // Who comes back leaves its older connection.
             let older = number.flatMap { channels[$0].members.connections[member] }
             guard older != nil, !join.isPushOnly else { throw .refused(.relayBusy, "the relay is full") }

@@ -43,12 +43,12 @@ extension RelayCore {
     // MARK: Ends
 
     /// Whether it takes nobody any more, and all have gone.
-    public var isDrained: Bool { isDraining && channels.allSatisfy(\.isDeserted) }
+    public var isDrained: Bool { isDraining && inhabited.isEmpty }
 
     /// Sends away those on channels where nobody talks any more, once the last word has reached them.
     mutating func closeQuietChannels(at now: Instant) -> [Action] {
         if seededFault("a-relay-that-drains-keeps-its-members") { return [] }
-        return channels.indices.filter { channels[$0].isClosing(at: now) }
+        return takeTouched().filter { channels[$0].isClosing(at: now) }
             .flatMap { dismiss($0, .goingDown, Self.goingDown, at: now) }
     }
 
@@ -75,9 +75,12 @@ extension RelayCore {
     // MARK: What it serves
 
     /// The channels served, in the order they came.
-    var channelConfigurations: [RelayChannelConfiguration] { channels.map(\.configuration) }
+    var channelConfigurations: [RelayChannelConfiguration] { channels.filter(isServed).map(\.configuration) }
     /// The statistics of the channels.
-    var channelStatistics: [RelayStatistics.Channel] { channels.map { .init($0) } }
+    var channelStatistics: [RelayStatistics.Channel] { channels.filter(isServed).map { .init($0) } }
+
+    /// The statistics of one channel; nil when it is not served.
+    func statistics(of channel: ChannelID) -> RelayStatistics.Channel? { served(channel).map { .init($0) } }
 
     /// A channel as it is configured now; nil when it is not served.
     func configuration(of channel: ChannelID) -> RelayChannelConfiguration? { served(channel)?.configuration }

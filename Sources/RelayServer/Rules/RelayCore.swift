@@ -1,4 +1,5 @@
-// The rules of a relay: which channel an event concerns, and what channels and connections share. Pure: no sockets, no clock.
+// The rules of a relay, or of one of its shards: which channel an event concerns, and what channels and connections share. Pure: no
+// sockets, no clock.
 import Cryptography
 import MonotonicTime
 import RelayProtocol
@@ -6,7 +7,8 @@ import RelayProtocol
 /// The state machine of a relay: its channels, and the connections to them.
 ///
 /// Events go in, actions come out; media packets are decided upon one by one by `media`, and kept for
-/// listeners who miss them (`BurstStore`). Connections are known by their number and by the pin of the client's key, which names the member.
+/// listeners who miss them (`BurstStore`). A relay with several threads has one for each, with a part of the channels
+/// (`RelayShardPlace`). Connections are known by their number and by the pin of the client's key, which names the member.
 public struct RelayCore: Sendable {
     /// So long after the last word to a channel its members stay connected, so that it reaches them.
     static let closingTime: Duration = .milliseconds(500)
@@ -18,15 +20,23 @@ public struct RelayCore: Sendable {
     /// When each of them has something to do.
     private var deadlines = Deadlines<Int>()
     private(set) var numbers: [ChannelID: Int] = [:]
+    /// Numbers of channels that were removed, for new ones.
+    private var vacant: [Int] = []
     /// What belongs to no channel.
     var shared: RelayShared
     var roster: RelayRoster
     /// Enrolments that wait for their answer.
     var enrolling = 0
-    private var pushes: PushRegistry
+    /// The push tokens of all shards; without any but on the first.
+    var pushes: PushRegistry
+    /// What the registry of another shard has to hear.
+    private var forRegistry: [PushEvent] = []
     /// Whether it goes down as soon as nobody talks any more.
     public private(set) var isDraining = false
-    private var isShuttingDown = false
+    /// While it drains: the channels that somebody is on, and those that may have become quiet with the present event.
+    private(set) var inhabited: Set<Int> = []
+    private var touched: Set<Int> = []
+    private(set) var isShuttingDown = false
     /// Invitations that may still be given to strangers who ask.
     private var invitations: TokenBucket
     private let timers: FloorControlStateMachine.Timers
@@ -45,9 +55,20 @@ public struct RelayCore: Sendable {
         timers: FloorControlStateMachine.Timers = .init(), roster: RelayRoster = .open, acceptsPushes: Bool = false,
         web: WebPlace? = nil, startedAt: Instant = .zero, random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
+        self.init(
+            channels: channels, limits: limits, timers: timers, roster: roster, acceptsPushes: acceptsPushes, web: web,
+            shard: .only, startedAt: startedAt, random: random)
+    }
+
+    /// The same for a part of a relay's channels.
+    init(
+        channels: [RelayChannelConfiguration], limits: RelayLimits, timers: FloorControlStateMachine.Timers,
+        roster: RelayRoster, acceptsPushes: Bool, web: WebPlace?, shard: RelayShardPlace, startedAt: Instant,
+        random: any RandomNumberGenerator & Sendable = SecureRandom()
+    ) {
         self.timers = timers
         self.roster = roster
-        shared = RelayShared(limits, random, web: web, at: startedAt)
+        shared = RelayShared(limits, random, web: web, of: shard, at: startedAt)
         pushes = PushRegistry(limits: limits, acceptsTokens: acceptsPushes, startedAt: startedAt)
         invitations = TokenBucket(depth: limits.invitationBurst, perSecond: limits.invitationsPerSecond, at: startedAt)
         for configuration in channels.prefix(limits.channels) where numbers[configuration.id] == nil {
@@ -67,19 +88,37 @@ public struct RelayCore: Sendable {
     // MARK: Channels
 
     private mutating func add(_ configuration: RelayChannelConfiguration) {
-        numbers[configuration.id] = channels.count
-        channels.append(
-            RelayChannel(
-                configuration, number: channels.count, mediaKey: shared.secrets.mediaKey(), timers: timers,
-                limits: limits))
+        let number = vacant.popLast() ?? channels.count
+        numbers[configuration.id] = number
+        let channel = RelayChannel(
+            configuration, number: number, mediaKey: shared.secrets.mediaKey(), timers: timers, limits: limits)
+        if number < channels.count { channels[number] = channel } else { channels.append(channel) }
     }
+
+    /// Serves a channel no more: it ends for everybody on it, and its number is free for another one.
+    private mutating func remove(_ channel: ChannelID, _ phrase: String, at now: Instant) -> [Action] {
+        guard let number = numbers[channel] else { return [] }
+        var actions = end(channel, phrase, at: now)
+        // A handshake that is not complete must not end in the channel that gets the number.
+        for id in shared.connections.halfway(to: number) {
+            actions += [.close(id, .channelEnded, phrase)] + remove(id, at: now)
+        }
+        numbers[channel] = nil
+        deadlines[number] = nil
+        vacant.append(number)
+        roster.forget(channel)
+        return actions
+    }
+
+    /// Whether that channel is one that is served; otherwise it is what is left of one.
+    func isServed(_ channel: RelayChannel) -> Bool { numbers[channel.configuration.id] == channel.number }
 
     /// Serves another channel, or serves one that nobody has joined yet with another configuration.
     ///
     /// - Returns: Whether it is served that way now.
     public mutating func serve(_ configuration: RelayChannelConfiguration) -> Bool {
         guard let number = numbers[configuration.id] else {
-            guard channels.count < limits.channels else { return false }
+            guard numbers.count < limits.channels else { return false }
             add(configuration)
             return true
         }
@@ -101,26 +140,46 @@ public struct RelayCore: Sendable {
 
     /// A channel has changed: its memory, its media key and its deadline are looked at.
     private mutating func settle(_ number: Int, at now: Instant) -> [Action] {
-        shared.bursts.note(channels[number].store.byteCount, of: number)
+        var upkeep = channels[number].upkeep()
+        shared.bursts.note(upkeep.keptBytes, of: number)
         while shared.bursts.isExceeded, let fullest = BurstBudget.fullest(channels) {
             channels[fullest].store.makeRoom()
             shared.bursts.note(channels[fullest].store.byteCount, of: fullest)
             deadlines[fullest] = channels[fullest].nextDeadline
+            if fullest == number { upkeep = channels[number].upkeep() }
         }
-        deadlines[number] = channels[number].nextDeadline
-        guard channels[number].keys.areUsedUp(limits) else { return [] }
+        deadlines[number] = upkeep.nextDeadline
+        if isDraining { noteWhileDraining(number) }
+        guard upkeep.isKeyUsedUp else { return [] }
         return renewMediaKey(number, at: now)
     }
 
     // MARK: Events
 
+    /// The channels that may have become quiet since the last call.
+    mutating func takeTouched() -> [Int] {
+        defer { touched = [] }
+        return touched.sorted()
+    }
+
+    private mutating func noteWhileDraining(_ number: Int) {
+        touched.insert(number)
+        if channels[number].isDeserted { inhabited.remove(number) } else { inhabited.insert(number) }
+    }
+
     /// When `.deadline` must be delivered, at the latest; `nil` while nothing is under way.
     public var nextDeadline: Instant? { earlier(deadlines.next, shared.connections.nextDeadline) }
 
+    /// The same. It is mutating for a core that is the property of an object: for a getter, all of it would be copied.
+    mutating func deadlineInPlace() -> Instant? { earlier(deadlines.next, shared.connections.nextDeadline) }
+
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
-        let actions = react(to: event, at: now)
-        return isDraining ? actions + closeQuietChannels(at: now) : actions
+        var actions = react(to: event, at: now)
+        if isDraining { actions += closeQuietChannels(at: now) }
+        guard !forRegistry.isEmpty else { return actions }
+        defer { forRegistry = [] }
+        return actions + forRegistry.map { .pushes($0) }
     }
 
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
@@ -149,8 +208,16 @@ public struct RelayCore: Sendable {
         case .setRetention(let retention, let channel):
             return numbers[channel].map { on($0, at: now) { channel, _ in channel.set(retention, at: now) } } ?? []
         case .end(let channel, let phrase): return end(channel, phrase, at: now)
+        case .removeChannel(let channel, let phrase): return remove(channel, phrase, at: now)
+        case .renameChannel(let channel, let name):
+            guard let number = numbers[channel] else { return [] }
+            channels[number].rename(name)
+            return []
         case .admit(let isAdmitted, let member, let channel):
             return numbers[channel].map { settle(member, isAdmitted ? .admitted : .refused, $0, at: now) } ?? []
+        case .pushes(let event): return take(event, at: now)
+        case .push(let push, let id):
+            return shared.connections.awaitReceipt(of: id) ? [.send(.push(push), to: [id])] : []
         case .drain(let successor):
             guard !isDraining else { return [] }
             isDraining = true
@@ -196,7 +263,7 @@ public struct RelayCore: Sendable {
         guard let connection = shared.connections[id] else { return [] }
         shared.counters.messagesIn += 1
         if message == nil { shared.counters.messagesUnknown += 1 }
-        guard hasOwnBound(message, from: id) || shared.connections.takeMessage(from: id, at: now) else {
+        guard takesOwnBound(message, from: id) || shared.connections.takeMessage(from: id, at: now) else {
             return violation(id, "too many messages", at: now)
         }
         guard let message else { return [] }
@@ -224,11 +291,11 @@ public struct RelayCore: Sendable {
         case (.member, .join), (.pushOnly, .join):
             return violation(id, "a second join on one connection", at: now)
         case (.member, .pushRegister(let registration)), (.pushOnly, .pushRegister(let registration)):
-            return pushes.register(registration, by: member, on: id, at: now)
+            return tell(.register(registration, member, id), at: now)
         case (.member, .pushUnregister(let token)), (.pushOnly, .pushUnregister(let token)):
-            return pushes.unregister(token, by: member, at: now)
+            return tell(.unregister(token, member), at: now)
         case (.member, .pushReceipt(let receipt)), (.pushOnly, .pushReceipt(let receipt)):
-            return pushes.receive(receipt, from: id, at: now)
+            return tell(.receipt(receipt, id), at: now)
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
         case (.member(let number), _):
             return on(number, at: now) { $0.receive(message, from: id, &$1, at: now) }
@@ -242,9 +309,10 @@ public struct RelayCore: Sendable {
     }
 
     /// Whether a message does not count as one of those that a connection may send.
-    private func hasOwnBound(_ message: ClientMessage?, from id: ConnectionID) -> Bool {
+    private mutating func takesOwnBound(_ message: ClientMessage?, from id: ConnectionID) -> Bool {
         switch message {
-        case .pushReceipt(let receipt): pushes.awaitsReceipt(receipt.id, from: id)
+        case .pushReceipt(let receipt):
+            hasRegistry ? pushes.awaitsReceipt(receipt.id, from: id) : shared.connections.takeReceipt(of: id)
         // They come as fast as packets are lost.
         case .mediaRepair, .repairRequest: true
         default: false
@@ -307,14 +375,15 @@ public struct RelayCore: Sendable {
     @discardableResult
     mutating func forget(_ id: ConnectionID, at now: Instant) -> RelayConnections.Connection? {
         let connection = shared.connections.remove(id)
-        if let member = connection?.member { pushes.disconnected(id, of: member, at: now) }
+        if let connection, hasRegistry { pushes.disconnected(id, of: connection.member, at: now) }
+        if let connection, connection.hasTokens { forRegistry.append(.disconnected(id, connection.member)) }
         return connection
     }
 
     private mutating func shutDown(at now: Instant) -> [Action] {
         isShuttingDown = true
         let ids = shared.connections.ids
-        shared.connections = RelayConnections(limits)
+        shared.connections.removeAll()
         for number in channels.indices {
             _ = on(number, at: now) { channel, shared in
                 _ = channel.empty(&shared)
@@ -335,12 +404,13 @@ public struct RelayCore: Sendable {
         _ packet: MediaPacketHeader, bytes: [UInt8], isRepaired: Bool = false, from id: ConnectionID, at now: Instant
     ) -> (MediaDecision, [Action]) {
         shared.counters.packetsIn += 1
-        guard case .member(let number)? = shared.connections[id]?.state else {
+        guard let number = shared.connections.channel(of: id) else {
             return (shared.counters.drop(.notJoined), [])
         }
         let (decision, actions) = channels[number].media(
             packet, bytes, isRepaired: isRepaired, from: id, &shared.counters, at: now)
-        return (decision, actions + settle(number, at: now))
+        let further = settle(number, at: now)
+        return (decision, further.isEmpty ? actions : actions + further)
     }
 
     /// A packet whose datagram was lost: taken as if that had come now.
@@ -371,14 +441,5 @@ public struct RelayCore: Sendable {
     ) -> [Action] {
         guard case .member(let number)? = shared.connections[id]?.state else { return [] }
         return on(number, at: now) { $0.burstNotTaken(request, bytes: count, by: id, &$1) }
-    }
-
-    /// A push came from outside.
-    public mutating func push(_ request: PushRequest, at now: Instant) -> (PushVerdict, [Action]) {
-        guard !isShuttingDown, !isDraining else { return (.shutDown, []) }
-        shared.counters.pushesIn += 1
-        let (verdict, actions) = pushes.push(request, id: shared.secrets.pushID(), at: now)
-        if case .accepted = verdict { shared.counters.pushesAccepted += 1 }
-        return (verdict, actions)
     }
 }

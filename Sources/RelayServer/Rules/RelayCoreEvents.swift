@@ -49,8 +49,16 @@ extension RelayCore {
         case setRetention(BurstRetention, of: ChannelID)
         /// The channel is deleted: its members get the reason and do not reconnect.
         case end(ChannelID, String)
+        /// The channel is deleted and not served any more: as `end`, and nothing is left of it.
+        case removeChannel(ChannelID, String)
+        /// The channel has another name; members read it when they join again.
+        case renameChannel(ChannelID, to: DisplayName)
         /// The creator of the channel admits that newcomer, or refuses it.
         case admit(Bool, MemberID, to: ChannelID)
+        /// A client of another shard does something about its push tokens; for the shard that has the registry.
+        case pushes(PushEvent)
+        /// The registry, which another shard has, sends a push to a connection.
+        case push(ServerMessage.Push, to: ConnectionID)
         /// Drain the relay; its members continue at this address.
         case drain(to: RelayPlace?)
         /// The relay is going down.
@@ -79,6 +87,8 @@ extension RelayCore {
         case answerRepair(ConnectionID, [UInt8])
         /// The same in answer to a request for a burst, which is to be refused when the connection takes no more now.
         case answerBurst(ConnectionID, BurstRequestID, [UInt8])
+        /// For the registry of push tokens, which another shard has.
+        case pushes(PushEvent)
         /// Tell the log.
         case note(RelayMilestone)
 

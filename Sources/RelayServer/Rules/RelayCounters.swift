@@ -79,6 +79,22 @@ public struct RelayCounters: Sendable, Equatable {
     /// Media packets dropped for any reason.
     public var droppedTotal: Int { drops.reduce(0, +) }
 
+    /// Counts what another shard has counted as well.
+    mutating func add(_ other: Self) {
+        for field in Self.fields { self[keyPath: field] += other[keyPath: field] }
+        for reason in drops.indices { drops[reason] += other.drops[reason] }
+    }
+
+    private static var fields: [WritableKeyPath<Self, Int>] {
+        [
+            \.packetsIn, \.packetsForwarded, \.packetsOut, \.packetsNotSent, \.strayPackets, \.messagesIn,
+            \.messagesUnknown, \.protocolViolations, \.joinsRefused, \.invitationsGiven, \.invitationsRefused,
+            \.membersRevoked, \.listenersStopped, \.packetsRepaired, \.packetsSpare, \.repairsAnswered,
+            \.repairsRefused, \.packetsSentAgain, \.burstsAnswered, \.burstsRefused, \.packetsReplayed, \.pushesIn,
+            \.pushesAccepted,
+        ]
+    }
+
     /// Counts a packet that is dropped.
     mutating func drop(_ reason: MediaDrop) -> RelayCore.MediaDecision {
         drops[reason.rawValue] += 1

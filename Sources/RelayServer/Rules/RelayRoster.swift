@@ -62,6 +62,18 @@ public struct RelayRoster: Sendable {
         self.memberships = memberships
     }
 
+    /// The members of those channels only.
+    func part(of channels: [ChannelID]) -> RelayRoster {
+        let own = Dictionary(
+            channels.compactMap { id in memberships[id].map { (id, $0) } }, uniquingKeysWith: { first, _ in first })
+        return RelayRoster(isOpen: isOpen, memberships: own)
+    }
+
+    /// The members of this roster's channels and of those of `other`.
+    func merging(_ other: RelayRoster) -> RelayRoster {
+        RelayRoster(isOpen: isOpen, memberships: memberships.merging(other.memberships) { $0.merging($1) { $1 } })
+    }
+
     subscript(channel: ChannelID, member: MemberID) -> RelayMembership? { memberships[channel]?[member] }
 
     /// The recorded members of a channel, removed ones included.
@@ -77,6 +89,9 @@ public struct RelayRoster: Sendable {
     mutating func revoke(_ member: MemberID, from channel: ChannelID) {
         memberships[channel, default: [:]][member, default: RelayMembership()].isRevoked = true
     }
+
+    /// The channel is there no more.
+    mutating func forget(_ channel: ChannelID) { memberships[channel] = nil }
 
     /// A member that was removed may come again.
     mutating func readmit(_ member: MemberID, to channel: ChannelID, as membership: RelayMembership) {

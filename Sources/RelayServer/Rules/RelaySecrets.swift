@@ -1,18 +1,24 @@
 // What a relay draws at random: media keys, the keys of its listeners, and sources. Pure.
 import RelayProtocol
 
-/// The random numbers of a relay, and the sources in use, which are unique among all its channels.
+/// The random numbers of a relay, and the sources in use, which are unique among all its channels: each shard draws others.
 struct RelaySecrets: Sendable {
     var generator: any RandomNumberGenerator & Sendable
     private var sources: Set<SSRC> = []
 
-    init(_ generator: any RandomNumberGenerator & Sendable) { self.generator = generator }
+    private let shard: (number: UInt32, count: UInt32)
+
+    init(_ generator: any RandomNumberGenerator & Sendable, of shard: RelayShardPlace) {
+        self.generator = generator
+        self.shard = (UInt32(shard.number), UInt32(shard.count))
+    }
 
     /// A source that nobody has.
     mutating func source() -> SSRC {
         while true {
-            let candidate = SSRC(rawValue: UInt32.random(in: 1...UInt32.max, using: &generator))
-            if sources.insert(candidate).inserted { return candidate }
+            let drawn = UInt32.random(in: 1...UInt32.max, using: &generator)
+            let number = shard.count == 1 ? drawn : drawn / shard.count * shard.count &+ shard.number
+            if number > 0, sources.insert(SSRC(rawValue: number)).inserted { return SSRC(rawValue: number) }
         }
     }
 

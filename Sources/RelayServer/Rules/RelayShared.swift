@@ -5,23 +5,32 @@ import RelayProtocol
 /// The state of a relay that belongs to none of its channels. A channel gets it together with what it is to do.
 struct RelayShared: Sendable {
     let limits: RelayLimits
+    /// Which part of the relay's channels this belongs to.
+    let shard: RelayShardPlace
     var connections: RelayConnections
     var counters = RelayCounters()
     var secrets: RelaySecrets
     var bursts: BurstBudget
+    /// Join and leave notices that may be sent at once: `RosterUpdates`.
+    var notices: TokenBucket
     /// Where links over TLS are taken.
     let web: WebPlace?
     /// Who broke the protocol just now, and how.
     var violation: (id: ConnectionID, what: String)?
 
     init(
-        _ limits: RelayLimits, _ random: any RandomNumberGenerator & Sendable, web: WebPlace?, at now: Instant
+        _ limits: RelayLimits, _ random: any RandomNumberGenerator & Sendable, web: WebPlace?,
+        of shard: RelayShardPlace, at now: Instant
     ) {
+        self.shard = shard
         self.limits = limits
         self.web = web
-        connections = RelayConnections(limits)
-        secrets = RelaySecrets(random)
-        bursts = BurstBudget(limits, at: now)
+        connections = RelayConnections(limits, shard.census)
+        secrets = RelaySecrets(random, of: shard)
+        bursts = BurstBudget(limits, of: shard, at: now)
+        // One change in the largest channel is never too much.
+        let atOnce = max(limits.rosterNotices, limits.membersPerChannel)
+        notices = TokenBucket(depth: atOnce, perSecond: limits.rosterNoticesPerSecond, at: now)
     }
 
     // MARK: Refusals

@@ -8,6 +8,9 @@ import RelayProtocol
 /// the square of their number. So beyond a few changes within `window`, notices are collected until its end and sent
 /// together. A batch fits the backlog of a client that has just got the list of all members
 /// (`RelayLimits.rosterUpdateBytes`); the rest follows as fast as a slow client reads.
+///
+/// Few changes in each of very many channels are many for the relay. Once it has sent what `RelayLimits.rosterNotices`
+/// allows, notices are collected for longer (`crowdedWindow`). A talker is introduced at once all the same.
 struct RosterUpdates: Sendable, Equatable {
     /// Somebody has come or gone.
     struct Change: Sendable, Equatable {
@@ -18,6 +21,8 @@ struct RosterUpdates: Sendable, Equatable {
 
     /// So long news are kept at most.
     static let window: Duration = .milliseconds(200)
+    /// And so long while the relay has sent too many of them.
+    static let crowdedWindow: Duration = .seconds(2)
     /// Maximum number of changes per window that are sent at once.
     static let calmChanges = 16
 
@@ -43,16 +48,22 @@ struct RosterUpdates: Sendable, Equatable {
     var nextDeadline: Instant? { kept.isEmpty ? nil : windowEnds }
 
     /// Notes a change. Returns whether it is to be sent at once; otherwise it is kept.
-    mutating func note(_ change: Change, at now: Instant) -> Bool {
+    ///
+    /// - Parameters:
+    ///   - recipients: How many it is to be sent to.
+    ///   - notices: How many notices the relay may still send at once.
+    mutating func note(_ change: Change, to recipients: Int, _ notices: inout TokenBucket, at now: Instant) -> Bool {
         if kept.isEmpty, now >= windowEnds {
             windowEnds = now + Self.window
             toldInWindow = 0
             isBusy = false
         }
-        if !isBusy, toldInWindow < Self.calmChanges {
+        if !isBusy, toldInWindow < Self.calmChanges, notices.take(recipients, at: now) {
             toldInWindow += 1
             return true
         }
+        // The first one that is kept decides for how long.
+        if kept.isEmpty, !notices.holds(recipients, at: now) { windowEnds = now + Self.crowdedWindow }
         isBusy = true
         if !waiting.insert(change.member).inserted { kept.removeAll { $0.member == change.member } }
         kept.append(change)

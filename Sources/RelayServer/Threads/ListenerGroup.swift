@@ -1,16 +1,39 @@
 // The connections that receive a channel's media, each with its own trailers.
+import Cryptography
 import QUIC
 import RelayProtocol
 import Synchronization
 
+/// Where a shard sends a connection's media: its path, and the key of its trailers.
+///
+/// The connection itself may be another thread's. Lives from the connection's announcement until its end.
+final class MediaOutlet {
+    let id: ConnectionID
+    fileprivate(set) var path: FanOutPath
+    /// What makes its trailers, as it was when it last began or ceased to listen: in between its group's counts on.
+    fileprivate var sealer: DownlinkSealer?
+    fileprivate var isListening = false
+
+    init(_ id: ConnectionID, at path: FanOutPath) {
+        self.id = id
+        self.path = path
+    }
+
+    /// Makes the trailers' key ready for at most `maximum` packets, once: its counter must never start again. False when that fails.
+    func makeSealer(_ key: DownlinkKey, maximum: UInt64) -> Bool {
+        if sealer == nil, !isListening { sealer = try? DownlinkSealer(key: key, maximum: maximum) }
+        return sealer != nil || isListening
+    }
+}
+
 /// The listeners of one channel, laid out for the fan-out, so that a packet needs no iteration over connections.
 final class ListenerGroup {
-    /// Their connections; valid after `prepare`.
+    /// Their paths.
     let recipients: FanOutGroup
-    private var peers: [RelayPeer] = []
+    private var outlets: [MediaOutlet] = []
     private let sealers: Sealers
     private var numbers: [ConnectionID: Int] = [:]
-    private var isPrepared = true
+    private var areNumbered = true
 
     init() {
         let sealers = Sealers()
@@ -18,34 +41,46 @@ final class ListenerGroup {
         recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount) { sealers.seal($1, for: $0) }
     }
 
-    /// Takes `peer` in, whose sealer has been made.
-    func insert(_ peer: RelayPeer) {
-        guard let sealer = peer.sealer, !peers.contains(where: { $0 === peer }) else { return }
-        peers.append(peer)
+    /// Takes `outlet` in, whose sealer has been made.
+    func insert(_ outlet: MediaOutlet) {
+        guard !outlet.isListening, let sealer = outlet.sealer else { return }
+        outlet.isListening = true
+        outlet.sealer = nil
+        outlets.append(outlet)
         sealers.append(sealer)
-        isPrepared = false
+        recipients.append(outlet.path)
+        areNumbered = false
     }
 
     func remove(_ id: ConnectionID) {
-        guard let place = peers.firstIndex(where: { $0.id == id }) else { return }
-        peers.remove(at: place).sealer = sealers.remove(at: place)
-        isPrepared = false
+        guard let place = outlets.firstIndex(where: { $0.id == id }) else { return }
+        let outlet = outlets.remove(at: place)
+        outlet.sealer = sealers.remove(at: place)
+        outlet.isListening = false
+        recipients.remove(at: place)
+        areNumbered = false
     }
 
-    /// Rebuilds the layout if listeners have changed. Returns the index of `talker` if it is one of them.
-    func prepare(for talker: ConnectionID) -> Int? {
-        if !isPrepared {
-            isPrepared = true
-            recipients.connections = peers.map(\.connection)
+    /// The media of an outlet go to another path, whether it listens now or not.
+    func move(_ outlet: MediaOutlet, to path: FanOutPath) {
+        outlet.path = path
+        guard outlet.isListening, let place = outlets.firstIndex(where: { $0 === outlet }) else { return }
+        recipients.replace(at: place, by: path)
+    }
+
+    /// The number of `id`, if it is one of the listeners.
+    func number(of id: ConnectionID) -> Int? {
+        if !areNumbered {
+            areNumbered = true
             numbers = [:]
-            for (number, peer) in peers.enumerated() { numbers[peer.id] = number }
+            for (number, outlet) in outlets.enumerated() { numbers[outlet.id] = number }
         }
-        return numbers[talker]
+        return numbers[id]
     }
 
     /// Takes out those who can be sent nothing more on their connections.
     func removeExhausted() -> [ConnectionID] {
-        let exhausted = sealers.takeExhausted().map { peers[$0].id }
+        let exhausted = sealers.takeExhausted().map { outlets[$0].id }
         for id in exhausted { remove(id) }
         return exhausted
     }

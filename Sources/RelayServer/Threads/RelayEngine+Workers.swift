@@ -1,6 +1,7 @@
 // Opens a relay's port: one socket per worker, and the kernel passes each packet to the worker that has its connection.
 import Cryptography
 import Logging
+import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
@@ -37,25 +38,18 @@ extension RelayEngine {
 
     /// Makes the workers. A worker that is made has its connections from the first packet on, so it is ready for them before its loop
     /// sees one.
-    func open(
-        at address: SocketAddress, workers count: Int, _ configuration: RelayServerConfiguration
-    ) throws(RelayServerError) {
+    func open(at address: SocketAddress, _ configuration: RelayServerConfiguration) throws(RelayServerError) {
         var transport = Self.transport(configuration)
         helpers = team(of: configuration.helpers)
+        let count = exchange.workers
+        let parts = Parts(configuration, exchange, startedAt: startedAt)
         do throws(QUICError) {
-            let endpoint = try QUICEndpoint(loop: loop, bind: address, configuration: transport, logger: logger)
-            endpoint.helpers = helpers
-            workers = [
-                RelayWorker(
-                    0, endpoint: endpoint, numbers: numbers, places: places, limits: limits, logger: logger
-                ) { [unowned self] report in
-                    take(report)
-                    return true
-                }
-            ]
-            guard let reports else { return }
+            let first = try make(0, on: loop, at: address, transport, parts) { [unowned self] in take($0) }
+            workers = [first]
             do throws(SystemError) {
-                try reports.open(on: loop) { [unowned self] in take($0) }
+                try exchange.open(first, on: loop) { [unowned self, unowned first] mail in
+                    if case .front(let report) = mail { take(report) } else { first.take(mail) }
+                }
             } catch {
                 throw QUICError.socket(error, during: "watching the workers' mail")
             }
@@ -64,21 +58,39 @@ extension RelayEngine {
             try endpoint.shareAddress()
             for number in 1..<count {
                 transport.server?.worker = UInt16(number)
-                workers.append(try hire(number, at: shared, transport, reports))
+                workers.append(try hire(number, at: shared, transport, parts))
             }
-            try endpoint.steerByConnectionID()
+            try endpoint.steerByConnectionID(of: count, strangers: exchange.spread.isSpread ? .spread : .first)
         } catch {
             throw .listen("\(address)", error)
         }
     }
 
-    /// Connects the rules and who has the connections over TLS.
-    func attach(_ web: RelayWebWorker, as number: Int, _ reports: Mailbox<RelayWorkerReport>) {
-        web.attach(
-            .init(
-                number: number, numbers: numbers, limits: limits,
-                reports: { reports.post($0, mayBeLost: $0.mayBeLost) },
-                progress: { (reports.postedCount, reports.handledCount) }))
+    /// The rules of each shard, before they are on their threads.
+    private struct Parts: Sendable {
+        let configuration: RelayServerConfiguration
+        let startedAt: Instant
+        let census = RelayCensus()
+        var channels: [[RelayChannelConfiguration]]
+        let count: Int
+
+        init(_ configuration: RelayServerConfiguration, _ exchange: RelayExchange, startedAt: Instant) {
+            self.configuration = configuration
+            self.startedAt = startedAt
+            count = exchange.workers
+            channels = Array(repeating: [], count: count)
+            for channel in exchange.directory.configurations {
+                channels[exchange.directory.shard(of: channel.id) ?? 0].append(channel)
+            }
+        }
+
+        func core(of shard: Int) -> RelayCore {
+            RelayCore(
+                channels: channels[shard], limits: configuration.limits, timers: configuration.timers,
+                roster: count == 1 ? configuration.roster : configuration.roster.part(of: channels[shard].map(\.id)),
+                acceptsPushes: configuration.acceptsPushes, web: configuration.webPlace,
+                shard: .init(number: shard, count: count, census: census), startedAt: startedAt)
+        }
     }
 
     private func team(of count: Int) -> ThreadPool? {
@@ -91,33 +103,40 @@ extension RelayEngine {
         }
     }
 
+    /// A worker and its shard, on its loop.
+    private func make(
+        _ number: Int, on loop: EventLoop, at address: SocketAddress, _ transport: QUICConfiguration, _ parts: Parts,
+        tellFront: @escaping (RelayFrontReport) -> Void
+    ) throws(QUICError) -> RelayWorker {
+        let endpoint = try QUICEndpoint(
+            loop: loop, bind: address, reusePort: number > 0, configuration: transport, logger: logger)
+        endpoint.helpers = helpers
+        let worker = RelayWorker(number, endpoint: endpoint, exchange, places: places, logger: logger)
+        worker.adopt(
+            RelayShard(parts.core(of: number), of: worker, exchange, logger: logger, tellFront: tellFront))
+        return worker
+    }
+
     /// A worker with a loop of its own.
     private func hire(
-        _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ reports: Mailbox<RelayWorkerReport>
+        _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ parts: Parts
     ) throws(QUICError) -> RelayWorker {
-        let (numbers, places, limits, logger, helpers) = (numbers, places, limits, logger, helpers)
         let loop: EventLoop
-        let orders: Mailbox<RelayWorkerOrder>
         do throws(SystemError) {
             loop = try EventLoop(name: "relay-\(number)")
-            orders = try Mailbox()
         } catch {
             throw QUICError.socket(error, during: "starting a thread for the relay")
         }
+        let exchange = exchange
         let made = loop.runAndWait { () -> Result<RelayWorker, QUICError> in
             Result { () throws(QUICError) -> RelayWorker in
-                let endpoint = try QUICEndpoint(
-                    loop: loop, bind: address, reusePort: true, configuration: transport, logger: logger)
-                endpoint.helpers = helpers
-                let worker = RelayWorker(
-                    number, endpoint: endpoint, numbers: numbers, orders: orders, places: places, limits: limits,
-                    logger: logger
-                ) { reports.post($0, mayBeLost: $0.mayBeLost) }
-                worker.watch(reports)
+                let worker = try self.make(number, on: loop, at: address, transport, parts) {
+                    exchange.post(.front($0), to: 0)
+                }
                 do throws(SystemError) {
-                    try orders.open(on: loop) { [unowned worker] in worker.carryOut($0) }
+                    try exchange.open(worker, on: loop) { [unowned worker] in worker.take($0) }
                 } catch {
-                    endpoint.close()
+                    worker.endpoint.close()
                     throw QUICError.socket(error, during: "watching a worker's mail")
                 }
                 return worker

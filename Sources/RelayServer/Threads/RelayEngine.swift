@@ -1,4 +1,4 @@
-// Runs the relay's rules: passes events of the workers' connections to them, and their actions to the worker concerned.
+// A running relay as a whole: its workers, and what they leave to it.
 import Logging
 import MonotonicTime
 import QUIC
@@ -6,41 +6,36 @@ import Reactor
 import RelayProtocol
 import Synchronization
 
-/// `RelayCore` on its loop, with the workers that own the connections. The first worker runs on the same loop, so a
-/// relay with one worker is a single thread. The others have a loop each and get their orders by mailbox.
+/// The workers of a relay, each with a shard of its channels, and what concerns all of them. The first worker runs on the
+/// same loop, so a relay with one worker is a single thread.
 ///
 /// It is `Sendable` only so that it can be shut down when nobody holds its relay any more: all use is on its loop.
 final class RelayEngine: @unchecked Sendable {
     let loop: EventLoop
-    var core: RelayCore
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
     /// Told when all have gone after `.drain`.
     var drainedHandler: (@Sendable () -> Void)?
     let startedAt = Instant.now
+    let exchange: RelayExchange
     var workers: [RelayWorker] = []
-    /// Has the connections over TLS; nil where none are taken.
-    let web: RelayWebWorker?
-    /// All who have connections, by the numbers that `numbers` gives: the workers, then `web`.
-    private var carriers: [any RelayCarrier] = []
     /// What workers share the sending to hundreds with.
     var helpers: ThreadPool?
     let logger: Logger
-    let limits: RelayLimits
-    let numbers: ConnectionNumbers
-    /// From the workers on other loops; nil while there are none.
-    let reports: Mailbox<RelayWorkerReport>?
     /// Where connections are; nil where nobody keeps that.
-    var places: ConnectionPlaces?
+    private(set) var places: ConnectionPlaces?
+    /// Whether it goes down as soon as nobody talks any more.
+    private(set) var isDraining = false
+    private var drainedShards: Set<Int> = []
 
     private let enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     private let log: RelayLog
-    /// The listeners by channel and carrier, so that none is woken without listeners. Empty with one carrier.
-    private var audiences: [[Set<ConnectionID>]] = []
-    private var timer: (deadline: Instant, timer: EventLoop.Timer)?
     private var isDown = false
+    /// What other threads were asked and have not answered, with what takes the place of an answer when they end.
+    private var questions: [Int: () -> Void] = [:]
+    private var lastQuestion = 0
 
-    /// An engine that listens at `address` from now on. Called on `loop`, which the rules and the first worker live on; the other
-    /// workers get loops of their own.
+    /// An engine that listens at `address` from now on. Called on `loop`, which the first worker lives on; the others get loops of
+    /// their own.
     ///
     /// - Throws: `RelayServerError.listen`, `.system`; nothing of it is left then.
     init(
@@ -49,44 +44,41 @@ final class RelayEngine: @unchecked Sendable {
     ) throws(RelayServerError) {
         self.loop = loop
         self.logger = logger
-        limits = configuration.limits
-        core = RelayCore(
-            channels: configuration.channels, limits: configuration.limits, timers: configuration.timers,
-            roster: configuration.roster, acceptsPushes: configuration.acceptsPushes,
-            web: configuration.webPlace, startedAt: .now)
         enrol = configuration.enrol
         log = RelayLog(logger: logger)
-        web = configuration.web
-        numbers = ConnectionNumbers(workers: count + (web == nil ? 0 : 1))
+        let directory = ChannelDirectory(shards: count)
+        for channel in configuration.channels.prefix(configuration.limits.channels) { _ = directory.add(channel) }
         do {
-            reports = try count > 1 || web != nil ? Mailbox() : nil
+            exchange = try RelayExchange(
+                workers: count, web: configuration.web, directory: directory, limits: configuration.limits,
+                spreadFrom: configuration.spreadFrom)
         } catch {
             throw .system(error)
         }
         if let keep = configuration.keepPlaces { keepPlaces(every: configuration.placesInterval, keep) }
         do throws(RelayServerError) {
-            try open(at: address, workers: count, configuration)
-            carriers = workers + (web.map { [$0] } ?? [])
-            if let web, let reports { attach(web, as: count, reports) }
+            try open(at: address, configuration)
         } catch {
-            shutDown()
+            _ = shutDown()
             throw error
         }
+        configuration.web?.attach(exchange)
         callBack(configuration.formerPlaces)
     }
 
-    /// The endpoint of the worker that lives on the rules' loop.
+    /// The endpoint of the first worker.
     var endpoint: QUICEndpoint { workers[0].endpoint }
 
+    /// What is left of a relay that has ended.
+    struct Remains {
+        var counters = RelayCounters()
+        var roster: RelayRoster?
+    }
+
     /// Tells members that the relay goes down, and closes the port; other workers' threads have ended when this returns.
-    func shutDown() {
+    func shutDown() -> Remains {
         isDown = true
-        timer?.timer.cancel()
-        timer = nil
-        _ = core.handle(.shutDown, at: .now)
-        reports?.shut()
-        web?.detach()
-        carriers = []
+        exchange.web?.detach()
         for worker in workers.dropFirst() {
             loop.waiting {
                 worker.endpoint.loop.runAndWait { worker.shutDown() }
@@ -94,165 +86,113 @@ final class RelayEngine: @unchecked Sendable {
             }
         }
         workers.first?.shutDown()
+        let remains = Remains(
+            counters: counters(of: shards.map(\.core.counters)),
+            roster: shards.map(\.core.roster).reduce(nil) { $0?.merging($1) ?? $1 })
         workers = []
         helpers?.stop()
         helpers = nil
+        for instead in questions.values { instead() }
+        questions = [:]
+        return remains
     }
 
+    private var shards: [RelayShard] { workers.compactMap(\.shard) }
+
+    // MARK: Events
+
+    /// Has the shard that it concerns, or all of them, handle an event.
     func handle(_ event: RelayCore.Event) {
-        let now = Instant.now
-        carryOut(core.handle(event, at: now), at: now)
-        arm()
-        if core.isDrained { drainedHandler?() }
+        switch event {
+        case .drain:
+            isDraining = true
+            for worker in workers.reversed() { handle(event, on: worker.number) }
+        default:
+            if let shard = event.channel.flatMap({ exchange.directory.shard(of: $0) }) { handle(event, on: shard) }
+        }
     }
 
-    func push(_ request: PushRequest) -> PushVerdict {
-        let now = Instant.now
-        let (verdict, actions) = core.push(request, at: now)
-        carryOut(actions, at: now)
-        return verdict
+    private func handle(_ event: RelayCore.Event, on shard: Int) {
+        if shard == 0 {
+            workers.first?.shard?.handle(event)
+        } else {
+            exchange.post(.report(.event(event)), to: shard)
+        }
     }
 
-    // MARK: Actions
-
-    private func carryOut(_ actions: [RelayCore.Action], at now: Instant) {
-        for action in actions { carryOut(action, at: now) }
+    /// Asks a shard; `answer` gets nil when the relay ends before.
+    ///
+    /// What was handed to the shard before is done when it answers.
+    func ask<Value: Sendable>(
+        _ shard: Int, _ question: @escaping @Sendable (RelayShard) -> Value, _ answer: @escaping (Value?) -> Void
+    ) {
+        guard shard != 0 else { return answer(workers.first?.shard.map(question)) }
+        guard workers.indices.contains(shard) else { return answer(nil) }
+        lastQuestion += 1
+        let number = lastQuestion
+        questions[number] = { answer(nil) }
+        let answers = Answers(handler: answer)
+        exchange.post(
+            .question { [loop, weak self] shard in
+                let value = question(shard)
+                loop.execute { [weak self] in
+                    guard self?.questions.removeValue(forKey: number) != nil else { return }
+                    answers.handler(value)
+                }
+            }, to: shard)
     }
 
-    private func carryOut(_ action: RelayCore.Action, at now: Instant) {
-        switch action {
-        case .send(let message, let recipients):
-            guard carriers.count > 1, recipients.count > 1 else { return order(action, recipients.first) }
-            // Framed once for the recipients of all workers.
-            carryOut(.sendSeries(MessageSeries([message.framed()]), to: recipients.map { .init($0) }), at: now)
-        case .sendSeries(let series, let recipients):
-            for number in carriers.indices {
-                let own =
-                    carriers.count == 1 ? recipients : recipients.filter { numbers.worker(of: $0.connection) == number }
-                if !own.isEmpty { order(.action(.sendSeries(series, to: own)), of: number) }
-            }
+    /// Takes an answer back to the relay's loop, where it came from.
+    private struct Answers<Value>: @unchecked Sendable {
+        let handler: (Value?) -> Void
+    }
+
+    func push(_ request: PushRequest) -> PushVerdict { workers.first?.shard?.push(request) ?? .shutDown }
+
+    /// The live push tokens, which the first shard has.
+    var pushTokenCount: Int { workers.first?.shard?.core.pushTokenCount ?? 0 }
+
+    /// Whether it takes nobody any more, and all have gone.
+    var isDrained: Bool { isDraining && drainedShards.count == workers.count }
+
+    /// Takes what a shard leaves to the relay as a whole.
+    func take(_ report: RelayFrontReport) {
+        // Mail that was on its way when it went down.
+        guard !isDown else { return }
+        switch report {
+        case .note(let milestone, let time):
+            log.milestone(milestone, at: time)
+            milestoneHandler?(milestone, time)
         case .enrol(let id, let enrolment):
             guard let enrol else {
                 return handle(.enrolled(id, enrolment, .refused(.other, "the relay enrols no members")))
             }
             enrol(id, enrolment)
-        case .startMedia(let id, let channel, _, _):
-            if carriers.count > 1 {
-                while audiences.count <= channel {
-                    audiences.append(Array(repeating: [], count: carriers.count))
-                }
-                audiences[channel][numbers.worker(of: id)].insert(id)
-            }
-            order(action, id)
-        case .stopMedia(let id, let channel):
-            if audiences.indices.contains(channel) { audiences[channel][numbers.worker(of: id)].remove(id) }
-            order(action, id)
-        case .forward(_, let channel, let talker, _):
-            // The other workers first: they send while this one does.
-            if audiences.indices.contains(channel) {
-                for number in carriers.indices.dropFirst() {
-                    let audience = audiences[channel][number]
-                    if audience.count > (audience.contains(talker) ? 1 : 0) { order(.action(action), of: number) }
-                }
-            }
-            order(.action(action), of: 0)
-        case .close(let id, _, _), .answerRepair(let id, _), .answerBurst(let id, _, _): order(action, id)
-        case .note(let milestone):
-            log.milestone(milestone, at: now)
-            milestoneHandler?(milestone, now)
-        }
-    }
-
-    /// Has the worker of a connection carry out an action; nil: it is for nobody.
-    private func order(_ action: RelayCore.Action, _ id: ConnectionID?) {
-        if let id { order(.action(action), of: numbers.worker(of: id)) }
-    }
-
-    private func order(_ order: RelayWorkerOrder, of number: Int) {
-        // What its connections still say when it goes down is for nobody.
-        guard carriers.indices.contains(number), !carriers[number].take(order) else { return }
-        // The worker's mailbox is full: the dropped order is counted, and its requester is informed.
-        switch order {
-        case .action(.forward): carriers[number].tally.withLock { $0.mediaDropped += 1 }
-        case .action(.answerRepair): carriers[number].tally.withLock { $0.repairsRefused += 1 }
-        case .action(.answerBurst(let id, let request, let bytes)): burstNotTaken(request, bytes: bytes.count, by: id)
-        case .action, .returnCredit, .count: break
-        }
-    }
-
-    private func burstNotTaken(_ request: BurstRequestID, bytes: Int, by id: ConnectionID) {
-        let now = Instant.now
-        carryOut(core.burstNotTaken(request, bytes: bytes, by: id, at: now), at: now)
-    }
-
-    /// Wakes at the next deadline of the rules. A timer that turns out early costs one wake; none runs while nothing is
-    /// under way.
-    private func arm() {
-        let deadline = core.nextDeadline
-        if let deadline, let timer, timer.timer.isPending, timer.deadline <= deadline { return }
-        timer?.timer.cancel()
-        timer = nil
-        guard let deadline else { return }
-        timer = (
-            deadline,
-            loop.schedule(at: deadline) { [weak self] in
-                self?.timer = nil
-                self?.handle(.deadline)
-            }
-        )
-    }
-
-    // MARK: Reports
-
-    /// Takes what a worker reports.
-    func take(_ report: RelayWorkerReport) {
-        // Mail that was on its way when it went down.
-        guard !isDown else { return }
-        switch report {
-        case .event(let event): handle(event)
-        case .media(let header, let packet, let id, let arrived):
-            media(header, packet, from: id, arrived: arrived)
-        case .repairRequest(let request, let id): handle(.message(id, request))
-        case .burstNotTaken(let id, let request, let bytes): burstNotTaken(request, bytes: bytes, by: id)
-        case .read(let id, let bytes): order(.returnCredit(id, bytes: bytes), of: numbers.worker(of: id))
-        case .malformedMedia(let id):
-            core.countMalformedMedia()
-            log.fault(.dropped, id, .malformed)
-        }
-    }
-
-    private func media(_ header: MediaPacketHeader, _ packet: [UInt8], from id: ConnectionID, arrived: Instant) {
-        let now = Instant.now
-        let (decision, actions) = core.media(header, bytes: packet, from: id, at: now)
-        switch decision {
-        case .drop(let reason):
-            log.fault(.dropped, id, reason, at: now)
-            carryOut(actions, at: now)
-        case .forward(let channel):
-            // Who starts to listen with this packet gets it; everything else can wait until it is out.
-            for action in actions where action.isMediaSwitch { carryOut(action, at: now) }
-            carryOut(.forward(packet, channel: channel, except: id, arrived: arrived), at: now)
-            for action in actions where !action.isMediaSwitch { carryOut(action, at: now) }
-            arm()
+        case .pushes(let event, let shard): workers.first?.shard?.take(event, from: shard)
+        case .drained(let shard):
+            drainedShards.insert(shard)
+            if isDrained { drainedHandler?() }
         }
     }
 
     // MARK: Statistics
 
-    /// What the workers have counted. Those of other threads count their connections and what came to the port only when they
-    /// are asked, so of these the answer is what they were at the last time.
+    /// What the carriers have counted. The links over TLS count their connections only when they are asked, so of these the answer is
+    /// what they were at the last time.
     private var tallies: [RelayWorkerTally] {
-        carriers.map { carrier in
-            _ = carrier.take(.count)
-            return carrier.tally.withLock { $0 }
+        var tallies = workers.map { worker in worker.tally.withLock { $0 } }
+        if let web = exchange.web {
+            _ = web.take(.count)
+            tallies.append(web.tally.withLock { $0 })
         }
+        return tallies
     }
 
-    /// What was counted since the start.
-    var counters: RelayCounters { total(of: tallies) }
+    /// What was counted since the start, of which the shards' rules have counted `parts`.
+    func counters(of parts: [RelayCounters]) -> RelayCounters { total(of: tallies, parts) }
 
-    private func total(of tallies: [RelayWorkerTally]) -> RelayCounters {
-        var counters = core.counters
+    private func total(of tallies: [RelayWorkerTally], _ parts: [RelayCounters]) -> RelayCounters {
+        var counters = parts.reduce(into: RelayCounters()) { $0.add($1) }
         for tally in tallies {
             counters.packetsOut += tally.packetsOut
             counters.packetsNotSent += tally.packetsNotSent + tally.mediaDropped + tally.mediaTooLate
@@ -262,8 +202,22 @@ final class RelayEngine: @unchecked Sendable {
         return counters
     }
 
-    /// The statistics for the operator.
-    var statistics: RelayStatistics {
+    /// What a shard knows for the operator; its worker's connections are counted as well.
+    struct ShardStatistics: Sendable {
+        var counters: RelayCounters
+        var channels: [RelayStatistics.Channel]
+        var keptBytes: Int
+
+        init(_ shard: RelayShard) {
+            shard.worker.count()
+            counters = shard.core.counters
+            channels = shard.core.channelStatistics
+            keptBytes = shard.core.keptBytes
+        }
+    }
+
+    /// The statistics for the operator, from those of all shards.
+    func statistics(of parts: [ShardStatistics]) -> RelayStatistics {
         let tallies = tallies
         var transport = RelayStatistics.Transport()
         var forwarding = LatencyHistogram()
@@ -271,13 +225,16 @@ final class RelayEngine: @unchecked Sendable {
             transport.add(tally.transport)
             forwarding.add(tally.forwarding)
         }
+        let places = exchange.directory.places
+        let channels = parts.flatMap(\.channels)
         var result = RelayStatistics(
             uptime: .now - startedAt,
-            connections: tallies.dropLast(web == nil ? 0 : 1).reduce(0) { $0 + $1.connections },
-            counters: total(of: tallies), transport: transport, forwarding: forwarding,
-            pushTokens: core.pushTokenCount, isDraining: core.isDraining, channels: core.channelStatistics,
-            keptBytes: core.keptBytes)
-        if web != nil, let tally = tallies.last {
+            connections: tallies.prefix(workers.count).reduce(0) { $0 + $1.connections },
+            counters: total(of: tallies, parts.map(\.counters)), transport: transport, forwarding: forwarding,
+            pushTokens: pushTokenCount, isDraining: isDraining,
+            channels: channels.sorted { places[$0.id] ?? 0 < places[$1.id] ?? 0 },
+            keptBytes: parts.reduce(0) { $0 + $1.keptBytes })
+        if exchange.web != nil, let tally = tallies.last {
             var links = RelayStatistics.Web()
             links.connections = tally.connections
             links.handshakesFailed = tally.webHandshakesFailed
@@ -289,13 +246,6 @@ final class RelayEngine: @unchecked Sendable {
 
     // MARK: Places of connections
 
-    /// Stateless resets that are sent at once…
-    private static let resetsAtOnce = 10
-    /// …and how much later the next: a thousand a second, as many as come back in that time.
-    private static let resetInterval: Duration = .milliseconds(10)
-    /// A reset may get lost: all of them are sent again so much later.
-    private static let secondRound: Duration = .milliseconds(500)
-
     /// Has `keep` called with where the connections are, a moment after that has changed.
     private func keepPlaces(every interval: Duration, _ keep: @escaping @Sendable (String) -> Void) {
         let loop = loop
@@ -305,25 +255,20 @@ final class RelayEngine: @unchecked Sendable {
             }
         }
     }
+}
 
-    /// Informs the connections of an earlier relay with the same keys that it is gone. A client that has already
-    /// reconnected is not affected, because it uses another port.
-    private func callBack(_ text: String) {
-        let bound = limits.connections + limits.connectionsRefused
-        let former = text.split(separator: "\n").prefix(bound).compactMap { QUICPeerPlace(text: $0) }
-        guard !former.isEmpty else { return }
-        logger.info("former connections are told of the restart", metadata: ["count": "\(former.count)"])
-        callBack(former, from: 0, isLast: false)
-    }
-
-    private func callBack(_ former: [QUICPeerPlace], from start: Int, isLast: Bool) {
-        guard !workers.isEmpty else { return }
-        let end = min(start + Self.resetsAtOnce, former.count)
-        for place in former[start..<end] { endpoint.sendReset(to: place) }
-        let isRoundOver = end == former.count
-        guard !isRoundOver || !isLast else { return }
-        loop.schedule(after: isRoundOver ? Self.secondRound : Self.resetInterval) { [weak self] in
-            self?.callBack(former, from: isRoundOver ? 0 : end, isLast: isLast || isRoundOver)
+extension RelayCore.Event {
+    /// The channel that an event of the relay's owner concerns.
+    fileprivate var channel: ChannelID? {
+        switch self {
+        case .enrolled(_, let enrolment, _): enrolment.channel
+        case .revoke(_, let channel), .revokeAll(_, let channel), .readmit(_, let channel, _),
+            .renewMediaKey(let channel), .setRules(_, let channel), .setRetention(_, let channel), .end(let channel, _),
+            .removeChannel(let channel, _), .renameChannel(let channel, _), .admit(_, _, let channel):
+            channel
+        case .greeted, .connected, .message, .unknownMessage, .violation, .disconnected, .pushes, .push, .drain,
+            .shutDown, .deadline:
+            nil
         }
     }
 }

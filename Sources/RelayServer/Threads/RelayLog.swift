@@ -45,6 +45,11 @@ final class RelayLog {
         logger.warning("\(fault.rawValue)", metadata: metadata)
     }
 
+    func cannotSteer(_ error: QUICError) {
+        logger.warning(
+            "new connections stay with the worker threads that they go to now", metadata: ["why": "\(error)"])
+    }
+
     func moved(_ id: ConnectionID, to address: SocketAddress) {
         logger.info("member moved", metadata: ["connection": "\(id)", "address": "\(address)"])
     }

@@ -1,17 +1,15 @@
 // One connection as the relay's adapter sees it.
-import Cryptography
 import QUIC
 import RelayProtocol
 
-/// A client's connection with its control stream and the key of its trailers.
+/// A client's connection with its control stream, and which shard hears what it says.
 final class RelayPeer {
     let id: ConnectionID
     let connection: QUICConnection
     var stream: QUICStream?
     var decoder = MessageDecoder()
     var isConnected = false
-    /// What makes its trailers, as it was when it last began or ceased to listen: in between its group's counts on.
-    var sealer: DownlinkSealer?
+    var route: ConnectionRoute
     private var backlog: [[UInt8]] = []
     private var backlogBytes = 0
     /// What is to be written of the answers to requests for packets, by their streams.
@@ -34,8 +32,9 @@ final class RelayPeer {
         }
     }
 
-    init(id: ConnectionID, connection: QUICConnection) {
+    init(id: ConnectionID, connection: QUICConnection, shard: Int) {
         self.id = id
+        route = ConnectionRoute(shard: shard)
         self.connection = connection
     }
 
@@ -43,12 +42,6 @@ final class RelayPeer {
     func detach() {
         connection.context = nil
         connection.delegate = nil
-    }
-
-    /// Makes the trailers' key ready for at most `maximum` packets, once: its counter must never start again. False when that fails.
-    func makeSealer(_ key: DownlinkKey, maximum: UInt64) -> Bool {
-        if sealer == nil { sealer = try? DownlinkSealer(key: key, maximum: maximum) }
-        return sealer != nil
     }
 
     /// Queues a message; false when too much waits already.

@@ -7,27 +7,24 @@ import Reactor
 import RelayProtocol
 import Synchronization
 
-/// The connections of one of a relay's endpoints: what they say is reported to the relay's rules, what those order is carried out.
+/// The connections of one of a relay's endpoints: what they say is reported to the shard that has their channel, what the
+/// shards order is carried out.
 ///
-/// All but `tally` and `orders` is used on the endpoint's loop.
+/// All but `tally` is used on the endpoint's loop.
 final class RelayWorker: @unchecked Sendable {
+    let number: Int
     let endpoint: QUICEndpoint
-    /// What is counted; read on any thread.
+    /// What is counted here and by the shard; read on any thread.
     let tally = Mutex(RelayWorkerTally())
-    /// Orders from another loop; nil for the worker that lives on the rules' loop.
-    let orders: Mailbox<RelayWorkerOrder>?
+    /// The rules of the channels that this thread has. Set once, before the first event.
+    private(set) var shard: RelayShard?
 
-    private let number: Int
-    private let numbers: ConnectionNumbers
+    private let exchange: RelayExchange
     private let places: ConnectionPlaces?
     private let limits: RelayLimits
     private let log: RelayLog
-    private let post: (RelayWorkerReport) -> Bool
-    /// Where its reports wait for another loop, and whether they wait too long.
-    private var reports: Mailbox<RelayWorkerReport>?
-    private var rules = RulesWatch()
+    private var watches: ShardWatches
     private var peers: [ConnectionID: RelayPeer] = [:]
-    private var groups: [ListenerGroup] = []
 
     /// The control stream: the first that a client opens.
     private static let controlStream: Int64 = 0
@@ -37,29 +34,32 @@ final class RelayWorker: @unchecked Sendable {
     /// - Parameters:
     ///   - number: Which one of the relay's it is, from 0.
     ///   - places: Gets the addresses of connections.
-    ///   - report: Passes reports to the rules; false when one was dropped, which is allowed only for datagrams.
     init(
-        _ number: Int, endpoint: QUICEndpoint, numbers: ConnectionNumbers, orders: Mailbox<RelayWorkerOrder>? = nil,
-        places: ConnectionPlaces? = nil, limits: RelayLimits, logger: Logger,
-        report: @escaping (RelayWorkerReport) -> Bool
+        _ number: Int, endpoint: QUICEndpoint, _ exchange: RelayExchange, places: ConnectionPlaces? = nil,
+        logger: Logger
     ) {
         self.number = number
         self.endpoint = endpoint
-        self.numbers = numbers
+        self.exchange = exchange
         self.places = places
-        self.orders = orders
-        self.limits = limits
-        post = report
+        limits = exchange.limits
         log = RelayLog(logger: logger)
+        watches = ShardWatches(shards: exchange.workers, own: number)
         endpoint.delegate = self
+        guard exchange.workers > 1 else { return }
+        // A talker concludes from acknowledgements that it is heard: nothing is read while a shard does not follow.
+        endpoint.mayRead = { [unowned self] in !watches.areHanging(exchange, at: .now) }
     }
+
+    /// Gives it the rules of its channels. Called on the loop.
+    func adopt(_ shard: RelayShard) { self.shard = shard }
 
     /// Tells members that the relay goes down, and closes the port. Called on the loop.
     func shutDown() {
-        orders?.shut()
+        exchange.shut(number)
+        shard?.shutDown()
         for peer in peers.values { peer.detach() }
         peers = [:]
-        groups = []
         endpoint.delegate = nil
         endpoint.close(code: RelayCloseCode.goingDown.rawValue, reason: "the relay is going down")
     }
@@ -78,10 +78,14 @@ final class RelayWorker: @unchecked Sendable {
         }
     }
 
-    /// From now on it reads nothing while what it has reported, which goes to `reports`, is not taken. Called on the loop.
-    func watch(_ reports: Mailbox<RelayWorkerReport>) {
-        self.reports = reports
-        endpoint.mayRead = { [unowned self] in !rules.isHanging(handled: reports.handledCount, at: .now) }
+    /// Takes mail for its connections or its shard. Called on the loop.
+    func take(_ mail: RelayMail) {
+        switch mail {
+        case .report(let report): shard?.take(report)
+        case .order(let order): carryOut(order)
+        case .question(let question): if let shard { question(shard) }
+        case .front: break  // The relay's own.
+        }
     }
 
     // MARK: Orders
@@ -91,7 +95,7 @@ final class RelayWorker: @unchecked Sendable {
         switch order {
         case .action(let action): carryOut(action)
         case .returnCredit(let id, let bytes): peers[id]?.stream?.returnCredit(bytes)
-        case .count: count()
+        case .count: break  // Of those over TLS.
         }
     }
 
@@ -109,33 +113,20 @@ final class RelayWorker: @unchecked Sendable {
                 }
             }
         case .close(let id, let code, let reason):
-            guard let peer = peers.removeValue(forKey: id) else { return }
-            places?.set(nil, of: id)
-            peer.detach()
-            peer.connection.close(code: code.rawValue, reason: reason)
-        case .startMedia(let id, let channel, let key, _):
-            // Channels may be added while it runs.
-            while groups.count <= channel { groups.append(ListenerGroup()) }
             guard let peer = peers[id] else { return }
-            guard peer.makeSealer(key, maximum: limits.downlinkPackets) else {
-                log.fault(.noSealer, id)
-                return
-            }
-            groups[channel].insert(peer)
-        case .stopMedia(let id, let channel):
-            guard groups.indices.contains(channel) else { return }
-            groups[channel].remove(id)
-        case .forward(let packet, let channel, let talker, let arrived):
-            packet.withUnsafeBytes { forward($0, channel: channel, except: talker, arrived: arrived) }
+            remove(peer)
+            peer.connection.close(code: code.rawValue, reason: reason)
+            // The shard that it has left may have decided so, while the one that it is on knows nothing of it.
+            if peer.route.hasMoved { tell(.disconnected(id), of: peer) }
         case .answerRepair(let id, let bytes):
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 tally.withLock { $0.repairsRefused += 1 }
             }
         case .answerBurst(let id, let request, let bytes):
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
-                _ = report(.burstNotTaken(id, request, bytes: bytes.count))
+                if let peer = peers[id] { _ = report(.burstNotTaken(id, request, bytes: bytes.count), of: peer) }
             }
-        case .enrol, .note: break  // The engine's.
+        case .startMedia, .stopMedia, .forward, .enrol, .pushes, .note: break  // The shard's.
         }
     }
 
@@ -145,61 +136,51 @@ final class RelayWorker: @unchecked Sendable {
         peer.connection.close(code: RelayCloseCode.internalError.rawValue, reason: "control messages are not read")
     }
 
-    private func forward(
-        _ packet: UnsafeRawBufferPointer, channel: Int, except talker: ConnectionID, arrived: Instant
-    ) {
-        guard groups.indices.contains(channel) else { return }
-        let group = groups[channel]
-        let place = group.prepare(for: talker)
-        guard !group.recipients.connections.isEmpty else { return }
-        let result = endpoint.fanOut(packet, to: group.recipients, except: place)
-        let time = Instant.now - arrived
-        tally.withLock { tally in
-            tally.forwarding.count(time)
-            tally.packetsOut += result.sent
-            tally.packetsNotSent += result.failed
-        }
-        for id in group.removeExhausted() {
-            log.fault(.exhausted, id)
-            peers[id]?.connection.close(
-                code: RelayCloseCode.internalError.rawValue, reason: "the connection's packet counter is used up")
-        }
-    }
-
     // MARK: Reports
 
-    private func tell(_ event: RelayCore.Event) { _ = report(.event(event)) }
+    private func tell(_ event: RelayCore.Event, of peer: RelayPeer) { _ = report(.event(event), of: peer) }
 
-    private func report(_ report: RelayWorkerReport) -> Bool {
-        let isTaken = post(report)
-        if let reports { rules.reported(reports.postedCount, at: .now) }
+    /// Tells the shard that has the connection; false when the report was dropped, which happens only to datagrams.
+    private func report(_ report: RelayWorkerReport, of peer: RelayPeer) -> Bool {
+        self.report(report, to: peer.route.shard)
+    }
+
+    private func report(_ report: RelayWorkerReport, to target: Int) -> Bool {
+        guard target != number else {
+            shard?.take(report)
+            return true
+        }
+        let isTaken = exchange.post(.report(report), to: target)
+        watches.reported(to: target, exchange, at: .now)
         return isTaken
+    }
+
+    /// A client says something. The first message that names a channel leads its connection to the channel's shard.
+    private func tell(_ message: ClientMessage, of peer: RelayPeer) {
+        let former = peer.route.shard
+        if peer.route.moves(by: message, { exchange.directory.shard(of: $0) }) {
+            _ = report(.event(.disconnected(peer.id)), to: former)
+            announce(peer)
+        }
+        tell(.message(peer.id, message), of: peer)
     }
 
     private func receiveMedia(_ datagram: [UInt8], from peer: RelayPeer) {
         if let request = RepairDatagram.request(in: datagram, limit: limits.datagramBytes) {
             // When it is lost, the same one comes on the control stream.
-            _ = report(.repairRequest(request, from: peer.id))
+            _ = report(.repairRequest(request, from: peer.id), of: peer)
             return
         }
         let header = datagram.withUnsafeBytes { packet in
             packet.count <= limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
         }
         guard let header else {
-            _ = report(.malformedMedia(from: peer.id))
+            _ = report(.malformedMedia(from: peer.id), of: peer)
             return
         }
-        if !report(.media(header, datagram, from: peer.id, arrived: endpoint.turnBegan)) {
+        if !report(.media(header, datagram, from: peer.id, arrived: endpoint.turnBegan), of: peer) {
             tally.withLock { $0.mediaDropped += 1 }
         }
-    }
-}
-
-extension RelayWorker: RelayCarrier {
-    func take(_ order: RelayWorkerOrder) -> Bool {
-        if let orders { return orders.post(order, mayBeLost: order.mayBeLost) }
-        carryOut(order)
-        return true
     }
 }
 
@@ -207,17 +188,44 @@ extension RelayWorker: RelayCarrier {
 
 extension RelayWorker: QUICEndpointDelegate {
     func endpoint(_ endpoint: QUICEndpoint, didAccept connection: QUICConnection) {
-        let peer = RelayPeer(id: numbers.next(of: number), connection: connection)
+        let peer = RelayPeer(id: exchange.numbers.next(of: number), connection: connection, shard: number)
         connection.context = peer
         connection.delegate = self
         peers[peer.id] = peer
-        if connection.isReady { welcome(peer) } else { greet(peer) }
+        if exchange.spread.opened() { steer(isSpread: true) }
+        if connection.isReady {
+            welcome(peer)
+        } else {
+            // It sent early data: an answer to that may be on its way before it has proven who it is.
+            announce(peer)
+        }
     }
 
-    /// It sent early data: an answer to that may be on its way before it has proven who it is.
-    private func greet(_ peer: RelayPeer) {
+    private func steer(isSpread: Bool) {
+        guard exchange.workers > 1 else { return }
+        do {
+            try endpoint.steerByConnectionID(of: exchange.workers, strangers: isSpread ? .spread : .first)
+        } catch {
+            log.cannotSteer(error)
+        }
+    }
+
+    /// A connection is not there any more.
+    private func remove(_ peer: RelayPeer) {
+        peers[peer.id] = nil
+        places?.set(nil, of: peer.id)
+        peer.detach()
+        if exchange.spread.closed() { steer(isSpread: false) }
+    }
+
+    /// Tells the shard of a connection that it is greeted or connected.
+    private func announce(_ peer: RelayPeer) {
         guard let pin = pin(of: peer) else { return }
-        tell(.greeted(peer.id, pin, carriesMedia: carriesMedia(peer)))
+        let event: RelayCore.Event =
+            peer.isConnected
+            ? .connected(peer.id, pin, carriesMedia: carriesMedia(peer))
+            : .greeted(peer.id, pin, carriesMedia: carriesMedia(peer))
+        _ = report(.announced(event, peer.connection.fanOutPath), of: peer)
     }
 
     private func carriesMedia(_ peer: RelayPeer) -> Bool {
@@ -227,8 +235,7 @@ extension RelayWorker: QUICEndpointDelegate {
 
     private func pin(of peer: RelayPeer) -> PublicKeyPin? {
         if let pin = peer.connection.peerKeySHA256.flatMap({ PublicKeyPin($0) }) { return pin }
-        peers[peer.id] = nil
-        peer.detach()
+        remove(peer)
         peer.connection.close(code: RelayCloseCode.protocolViolation.rawValue, reason: "a client key is needed")
         return nil
     }
@@ -243,9 +250,8 @@ extension RelayWorker: QUICEndpointDelegate {
     private func welcome(_ peer: RelayPeer) {
         guard !peer.isConnected else { return }
         peer.isConnected = true
-        guard let pin = pin(of: peer) else { return }
         places?.set(peer.connection.place, of: peer.id)
-        tell(.connected(peer.id, pin, carriesMedia: carriesMedia(peer)))
+        announce(peer)
     }
 }
 
@@ -262,7 +268,7 @@ extension RelayWorker: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
         guard let peer = peer(of: connection) else { return }
         guard stream.id == Self.controlStream else {
-            return tell(.violation(peer.id, "a second stream"))
+            return tell(.violation(peer.id, "a second stream"), of: peer)
         }
         peer.stream = stream
     }
@@ -271,9 +277,10 @@ extension RelayWorker: QUICConnectionDelegate {
         guard let peer = peer(of: connection), peer.stream === stream else { return }
         // Early data and what comes after the handshake may be read in one go: by then it is known who it is.
         if connection.isReady { welcome(peer) }
-        // On a thread of its own, a worker can read faster than the rules follow.
-        let (bytes, isEnd) = stream.read(keepsCredit: reports != nil)
-        defer { if reports != nil, !bytes.isEmpty { _ = report(.read(peer.id, bytes: bytes.count)) } }
+        // A worker can read faster than a shard on another thread follows.
+        let keepsCredit = peer.route.shard != number
+        let (bytes, isEnd) = stream.read(keepsCredit: keepsCredit)
+        defer { if keepsCredit, !bytes.isEmpty { _ = report(.read(peer.id, bytes: bytes.count), of: peer) } }
         var messages: [[UInt8]] = []
         var failure: MessageDecoder.Failure?
         do throws(MessageDecoder.Failure) {
@@ -285,19 +292,19 @@ extension RelayWorker: QUICConnectionDelegate {
             // The connection may be closed by any of them.
             guard peers[peer.id] === peer else { return }
             do throws(RelayMessageError) {
-                tell(.message(peer.id, try ClientMessage(parsing: message)))
+                tell(try ClientMessage(parsing: message), of: peer)
             } catch {
                 guard error.isViolation else {
                     log.fault(.unknownMessage, peer.id)
-                    tell(.unknownMessage(peer.id))
+                    tell(.unknownMessage(peer.id), of: peer)
                     continue
                 }
-                tell(.violation(peer.id, error.description))
+                tell(.violation(peer.id, error.description), of: peer)
             }
         }
         guard peers[peer.id] === peer else { return }
-        if let failure { return tell(.violation(peer.id, failure.description)) }
-        if isEnd { tell(.message(peer.id, .leave)) }
+        if let failure { return tell(.violation(peer.id, failure.description), of: peer) }
+        if isEnd { tell(.leave, of: peer) }
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeWritable stream: QUICStream) {
@@ -308,14 +315,14 @@ extension RelayWorker: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
         guard let peer = peer(of: connection) else { return }
         guard peer.stream === stream else { return peer.endAnswer(on: stream) }
-        tell(.message(peer.id, .leave))
+        tell(.leave, of: peer)
     }
 
     /// A client whose control stream has ended in either direction cannot be a member: it could not be told to stop
     /// talking.
     func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {
         guard let peer = peer(of: connection), peer.stream === stream else { return }
-        tell(.message(peer.id, .leave))
+        tell(.leave, of: peer)
     }
 
     func connection(_ connection: QUICConnection, didReceiveDatagram datagram: [UInt8], isEarlyData: Bool) {
@@ -326,15 +333,14 @@ extension RelayWorker: QUICConnectionDelegate {
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) {
         guard let peer = peer(of: connection) else { return }
         places?.set(connection.place, of: peer.id)
+        if let path = connection.fanOutPath { _ = report(.moved(peer.id, path), of: peer) }
         log.moved(peer.id, to: connection.remoteAddress)
     }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         guard let peer = peer(of: connection) else { return }
-        peers[peer.id] = nil
-        places?.set(nil, of: peer.id)
-        peer.detach()
+        remove(peer)
         log.closed(peer.id, reason)
-        tell(.disconnected(peer.id))
+        tell(.disconnected(peer.id), of: peer)
     }
 }

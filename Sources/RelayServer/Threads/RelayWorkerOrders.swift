@@ -1,16 +1,17 @@
-// The messages between a relay's rules and its workers, and the numbers of connections.
+// What a relay's shards and carriers tell each other, and the numbers of connections.
 import MonotonicTime
+import QUIC
 import Reactor
 import RelayProtocol
 import Synchronization
 
-/// What a worker has to do.
+/// What a carrier has to do.
 enum RelayWorkerOrder: Sendable {
-    /// An action of the relay's rules, for this worker's connections.
+    /// An action of a shard's rules, for this carrier's connections.
     case action(RelayCore.Action)
     /// The rules have taken so many bytes of a connection's control stream: its peer may send as many more.
     case returnCredit(ConnectionID, bytes: Int)
-    /// Count connections and packets for the next query.
+    /// Count connections for the next query; for those over TLS.
     case count
 
     /// Whether it is better lost than kept when too much waits already: packets come too late then, those that were asked for are
@@ -23,18 +24,15 @@ enum RelayWorkerOrder: Sendable {
     }
 }
 
-/// Who has connections of a relay, and does what its rules say.
-protocol RelayCarrier: AnyObject {
-    /// What is counted; read on any thread.
-    var tally: Mutex<RelayWorkerTally> { get }
-    /// Has an order carried out. False when it was dropped, which is allowed only where `mayBeLost` says so.
-    func take(_ order: RelayWorkerOrder) -> Bool
-}
-
-/// What a worker's connections do.
+/// What a carrier's connections do.
 enum RelayWorkerReport: Sendable {
     /// Something for the rules.
     case event(RelayCore.Event)
+    /// A connection is greeted or connected, or moves here from another shard. Its media go to the path; nil while its
+    /// handshake is not complete, and over TLS.
+    case announced(RelayCore.Event, FanOutPath?)
+    /// A connection's media go to another path.
+    case moved(ConnectionID, FanOutPath)
     /// A media packet, read at `arrived`.
     case media(MediaPacketHeader, [UInt8], from: ConnectionID, arrived: Instant)
     /// A request for lost packets that came in a datagram.
@@ -51,35 +49,35 @@ enum RelayWorkerReport: Sendable {
     var mayBeLost: Bool {
         switch self {
         case .media, .repairRequest, .malformedMedia: true
-        case .event, .burstNotTaken, .read: false
+        case .event, .announced, .moved, .burstNotTaken, .read: false
         }
     }
 }
 
-/// Numbers the connections of all workers in order. Each number identifies the worker.
+/// Numbers the connections of all carriers in order. Each number identifies the carrier.
 final class ConnectionNumbers: Sendable {
-    private let workers: UInt64
+    private let carriers: UInt64
     private let last = Atomic<UInt64>(0)
 
-    init(workers: Int) { self.workers = UInt64(workers) }
+    init(carriers: Int) { self.carriers = UInt64(carriers) }
 
-    /// A number for a connection of that worker.
-    func next(of worker: Int) -> ConnectionID {
+    /// A number for a connection of that carrier.
+    func next(of carrier: Int) -> ConnectionID {
         let order = last.add(1, ordering: .relaxed).newValue
-        return ConnectionID(number: order * workers + UInt64(worker))
+        return ConnectionID(number: order * carriers + UInt64(carrier))
     }
 
-    /// The worker that has a connection.
-    func worker(of id: ConnectionID) -> Int { Int(id.number % workers) }
+    /// The carrier that has a connection.
+    func carrier(of id: ConnectionID) -> Int { Int(id.number % carriers) }
 }
 
-/// What a worker counts, for its relay to read on another thread.
+/// What a carrier and the shard on its thread count, for the relay to read on another thread.
 struct RelayWorkerTally: Sendable {
     var packetsOut = 0
     var packetsNotSent = 0
     var strayPackets = 0
     var repairsRefused = 0
-    /// Media packets that could not wait for the rules, or for the worker.
+    /// Media packets that could not wait for a shard, or for a carrier.
     var mediaDropped = 0
     var forwarding = LatencyHistogram()
     var connections = 0

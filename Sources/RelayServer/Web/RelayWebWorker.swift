@@ -1,4 +1,4 @@
-// The connections over TLS of a relay, for its rules one more worker. No rules.
+// The connections over TLS of a relay, for its rules one more carrier. No rules.
 import Cryptography
 import Logging
 import MonotonicTime
@@ -26,16 +26,6 @@ public protocol RelayWebSocket: AnyObject {
 /// It does everything on one thread of its owner, which `run` leads to. Give it to the relay as
 /// `RelayServerConfiguration.web`; a relay that stops closes its connections.
 public final class RelayWebWorker: @unchecked Sendable {
-    /// What connects it to a relay's rules.
-    struct Attachment {
-        let number: Int
-        let numbers: ConnectionNumbers
-        let limits: RelayLimits
-        let reports: @Sendable (RelayWorkerReport) -> Bool
-        /// How many reports were made, and how many of them the rules are done with.
-        let progress: @Sendable () -> (posted: UInt64, handled: UInt64)
-    }
-
     /// Orders that wait for its thread beyond which media are dropped.
     private static let ordersMaximum = 32_768
 
@@ -43,13 +33,13 @@ public final class RelayWebWorker: @unchecked Sendable {
     private let key: SigningKey
     private let run: @Sendable (@escaping @Sendable () -> Void) -> Void
     private let log: RelayLog
-    private let attachment = Mutex<Attachment?>(nil)
+    private let exchange = Mutex<RelayExchange?>(nil)
     private let ordersWaiting = Atomic<Int>(0)
 
     // Its thread's from here on.
     private var peers: [ConnectionID: RelayWebPeer] = [:]
     private var listeners: [Int: [ConnectionID: RelayWebPeer]] = [:]
-    private var rules = RulesWatch()
+    private var watches = ShardWatches(shards: 0, own: nil)
 
     /// A worker that has no relay yet.
     ///
@@ -66,11 +56,15 @@ public final class RelayWebWorker: @unchecked Sendable {
 
     // MARK: The relay's side, on its loop
 
-    func attach(_ attachment: Attachment) { self.attachment.withLock { $0 = attachment } }
+    /// A relay has begun, which this is a carrier of.
+    func attach(_ exchange: RelayExchange) {
+        run { [self] in watches = ShardWatches(shards: exchange.workers, own: nil) }
+        self.exchange.withLock { $0 = exchange }
+    }
 
     /// The relay goes down.
     func detach() {
-        attachment.withLock { $0 = nil }
+        exchange.withLock { $0 = nil }
         run { [self] in
             let all = peers.values.sorted { $0.id < $1.id }
             peers = [:]
@@ -85,29 +79,30 @@ public final class RelayWebWorker: @unchecked Sendable {
     ///
     /// - Returns: nil when the relay does not run.
     public func accept(_ socket: any RelayWebSocket) -> RelayWebPeer? {
-        guard let attachment = attachment.withLock({ $0 }) else { return nil }
+        guard let exchange = exchange.withLock({ $0 }) else { return nil }
+        let id = exchange.numbers.next(of: exchange.workers)
         let peer = RelayWebPeer(
-            attachment.numbers.next(of: attachment.number), socket: socket, worker: self,
-            rules: WebPeerStateMachine(key: key, limits: attachment.limits, at: .now))
+            id, socket: socket, worker: self, shard: Int(id.number / UInt64(exchange.carriers)) % exchange.workers,
+            rules: WebPeerStateMachine(key: key, limits: exchange.limits, at: .now))
         peers[peer.id] = peer
         peer.arm()
         return peer
     }
 
     func handle(_ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event) {
-        guard peers[peer.id] === peer, let attachment = attachment.withLock({ $0 }) else { return }
-        handle(peer, event, attachment, at: .now)
+        guard peers[peer.id] === peer, let exchange = exchange.withLock({ $0 }) else { return }
+        handle(peer, event, exchange, at: .now)
     }
 
     private func handle(
-        _ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event, _ attachment: Attachment, at now: Instant
+        _ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event, _ exchange: RelayExchange, at now: Instant
     ) {
-        let isKept = !rules.isHanging(handled: attachment.progress().handled, at: now)
+        let isKept = !watches.areHanging(exchange, at: now)
         let droppedBefore = peer.rules.mediaDropped
         peer.rules.handle(
             event, at: now, mayAcknowledge: isKept, isWritable: { peer.socket?.isWritable ?? false }
         ) { action in
-            carryOut(action, of: peer, attachment, at: now)
+            carryOut(action, of: peer, exchange, at: now)
         }
         peer.socket?.flush()
         let dropped = peer.rules.mediaDropped - droppedBefore
@@ -116,50 +111,50 @@ public final class RelayWebWorker: @unchecked Sendable {
     }
 
     private func carryOut(
-        _ action: WebPeerStateMachine.Action, of peer: RelayWebPeer, _ attachment: Attachment, at now: Instant
+        _ action: WebPeerStateMachine.Action, of peer: RelayWebPeer, _ exchange: RelayExchange, at now: Instant
     ) {
         switch action {
         case .write(let message): peer.socket?.write(message)
         case .connected(let pin):
-            peer.isKnown = true
-            report(.event(.connected(peer.id, pin)), attachment, at: now)
+            peer.pin = pin
+            report(.announced(.connected(peer.id, pin), nil), of: peer, exchange, at: now)
         case .message(let bytes):
             do throws(RelayMessageError) {
-                report(.event(.message(peer.id, try ClientMessage(parsing: bytes))), attachment, at: now)
+                tell(try ClientMessage(parsing: bytes), of: peer, exchange, at: now)
             } catch {
                 guard error.isViolation else {
                     log.fault(.unknownMessage, peer.id)
-                    return report(.event(.unknownMessage(peer.id)), attachment, at: now)
+                    return report(.event(.unknownMessage(peer.id)), of: peer, exchange, at: now)
                 }
-                report(.event(.violation(peer.id, error.description)), attachment, at: now)
+                report(.event(.violation(peer.id, error.description)), of: peer, exchange, at: now)
             }
         case .media(let packet):
             let header = packet.withUnsafeBytes { packet in
-                packet.count <= attachment.limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
+                packet.count <= exchange.limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
             }
-            guard let header else { return report(.malformedMedia(from: peer.id), attachment, at: now) }
-            report(.media(header, packet, from: peer.id, arrived: now), attachment, at: now)
+            guard let header else { return report(.malformedMedia(from: peer.id), of: peer, exchange, at: now) }
+            report(.media(header, packet, from: peer.id, arrived: now), of: peer, exchange, at: now)
         case .answerNotTaken: peer.wasAnswerTaken = false
         case .note(let error):
             log.fault(.violation, peer.id, more: ["why": "\(error)"], at: now)
             if !peer.isKnown { tally.withLock { $0.webHandshakesFailed += 1 } }
-        case .close(let code, let reason): end(peer, code, reason, attachment, at: now)
+        case .close(let code, let reason): end(peer, code, reason, exchange, at: now)
         }
     }
 
     private func end(
-        _ peer: RelayWebPeer, _ code: RelayCloseCode, _ reason: String, _ attachment: Attachment, at now: Instant
+        _ peer: RelayWebPeer, _ code: RelayCloseCode, _ reason: String, _ exchange: RelayExchange, at now: Instant
     ) {
         guard remove(peer) else { return }
         if code == .internalError { log.fault(.slowPeer, peer.id) }
         peer.close(code, reason)
-        if peer.isKnown { report(.event(.disconnected(peer.id)), attachment, at: now) }
+        if peer.isKnown { report(.event(.disconnected(peer.id)), of: peer, exchange, at: now) }
     }
 
     /// The connection is gone.
     func closed(_ peer: RelayWebPeer) {
-        guard remove(peer), peer.isKnown, let attachment = attachment.withLock({ $0 }) else { return }
-        report(.event(.disconnected(peer.id)), attachment, at: .now)
+        guard remove(peer), peer.isKnown, let exchange = exchange.withLock({ $0 }) else { return }
+        report(.event(.disconnected(peer.id)), of: peer, exchange, at: .now)
     }
 
     private func remove(_ peer: RelayWebPeer) -> Bool {
@@ -169,9 +164,25 @@ public final class RelayWebWorker: @unchecked Sendable {
         return true
     }
 
-    private func report(_ report: RelayWorkerReport, _ attachment: Attachment, at now: Instant) {
-        if !attachment.reports(report) { tally.withLock { $0.mediaDropped += 1 } }
-        rules.reported(attachment.progress().posted, at: now)
+    /// A client says something. The first message that names a channel leads its connection to the channel's shard.
+    private func tell(_ message: ClientMessage, of peer: RelayWebPeer, _ exchange: RelayExchange, at now: Instant) {
+        let former = peer.route.shard
+        if peer.route.moves(by: message, { exchange.directory.shard(of: $0) }), let pin = peer.pin {
+            report(.event(.disconnected(peer.id)), to: former, exchange, at: now)
+            report(.announced(.connected(peer.id, pin), nil), of: peer, exchange, at: now)
+        }
+        report(.event(.message(peer.id, message)), of: peer, exchange, at: now)
+    }
+
+    private func report(
+        _ report: RelayWorkerReport, of peer: RelayWebPeer, _ exchange: RelayExchange, at now: Instant
+    ) {
+        self.report(report, to: peer.route.shard, exchange, at: now)
+    }
+
+    private func report(_ report: RelayWorkerReport, to shard: Int, _ exchange: RelayExchange, at now: Instant) {
+        if !exchange.post(.report(report), to: shard) { tally.withLock { $0.mediaDropped += 1 } }
+        watches.reported(to: shard, exchange, at: now)
     }
 
     // MARK: Orders, on its thread
@@ -209,6 +220,10 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .close(let id, let code, let reason):
             guard let peer = peers[id], remove(peer) else { return }
             peer.close(code, reason)
+            // The shard that it has left may have decided so, while the one that it is on knows nothing of it.
+            if peer.route.hasMoved, let exchange = exchange.withLock({ $0 }) {
+                report(.event(.disconnected(id)), of: peer, exchange, at: .now)
+            }
         case .startMedia(let id, let channel, _, _):
             guard let peer = peers[id] else { return }
             // A connection is on one channel.
@@ -220,10 +235,10 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .answerRepair(let id, let bytes):
             if !answer(bytes, to: id) { tally.withLock { $0.repairsRefused += 1 } }
         case .answerBurst(let id, let request, let bytes):
-            if !answer(bytes, to: id), let attachment = attachment.withLock({ $0 }) {
-                report(.burstNotTaken(id, request, bytes: bytes.count), attachment, at: .now)
+            if !answer(bytes, to: id), let peer = peers[id], let exchange = exchange.withLock({ $0 }) {
+                report(.burstNotTaken(id, request, bytes: bytes.count), of: peer, exchange, at: .now)
             }
-        case .enrol, .note: break  // The engine's.
+        case .enrol, .pushes, .note: break  // The shard's.
         }
     }
 
@@ -235,12 +250,12 @@ public final class RelayWebWorker: @unchecked Sendable {
     }
 
     private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
-        guard let audience = listeners[channel], let attachment = attachment.withLock({ $0 }) else { return }
+        guard let audience = listeners[channel], let exchange = exchange.withLock({ $0 }) else { return }
         let now = Instant.now
         var count = 0
         // A listener that is closed by this is taken out of `listeners`, not of this copy.
         for (id, peer) in audience where id != talker && peers[id] === peer {
-            handle(peer, .media(packet), attachment, at: now)
+            handle(peer, .media(packet), exchange, at: now)
             count += 1
         }
         guard count > 0 else { return }
@@ -252,7 +267,8 @@ public final class RelayWebWorker: @unchecked Sendable {
     }
 }
 
-extension RelayWebWorker: RelayCarrier {
+extension RelayWebWorker {
+    /// Has an order carried out, on its thread. False when it was dropped, which is allowed only where `mayBeLost` says so.
     func take(_ order: RelayWorkerOrder) -> Bool {
         guard !order.mayBeLost || ordersWaiting.load(ordering: .relaxed) < Self.ordersMaximum else { return false }
         ordersWaiting.add(1, ordering: .relaxed)
@@ -268,8 +284,11 @@ extension RelayWebWorker: RelayCarrier {
 public final class RelayWebPeer {
     let id: ConnectionID
     var rules: WebPeerStateMachine
-    /// Its client has proven who it is, and the relay's rules know of it.
-    var isKnown = false
+    /// The shard that hears what it says.
+    var route: ConnectionRoute
+    /// Its client's key, which it has proven; from then on the shard knows of the connection.
+    var pin: PublicKeyPin?
+    var isKnown: Bool { pin != nil }
     var wasAnswerTaken = true
     /// The channel whose media went to it last.
     var channel: Int?
@@ -278,8 +297,11 @@ public final class RelayWebPeer {
     private(set) weak var socket: (any RelayWebSocket)?
     private unowned let worker: RelayWebWorker
 
-    init(_ id: ConnectionID, socket: any RelayWebSocket, worker: RelayWebWorker, rules: WebPeerStateMachine) {
+    init(
+        _ id: ConnectionID, socket: any RelayWebSocket, worker: RelayWebWorker, shard: Int, rules: WebPeerStateMachine
+    ) {
         self.id = id
+        route = ConnectionRoute(shard: shard)
         self.socket = socket
         self.worker = worker
         self.rules = rules

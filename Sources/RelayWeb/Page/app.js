@@ -1,6 +1,7 @@
 // The page's parts put together: channels, sound, talk key, alarms. What is shown is in the views.
 import { Alarms } from "./alarms.js";
 import { Channel } from "./channel.js";
+import { Drawing } from "./drawing.js";
 import { Encoder, encoderConfiguration } from "./encoder.js";
 import { HeadsetKey } from "./headset.js";
 import { History } from "./history.js";
@@ -15,7 +16,9 @@ import { TalkKey } from "./talk-key.js";
 import { Talker } from "./talker.js";
 import { relayUrl } from "./transport.js";
 
-const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended"]);
+const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended", "sound"]);
+/** So long a browser may take to open its loudspeaker. */
+const soundMax = 4000;
 
 export class App {
   channels = [];
@@ -30,46 +33,25 @@ export class App {
   microphoneProblem = null;
   microphoneLevel = 0;
   isSilent = false;
-  #changes = new Set();
-  #isDrawing = false;
-  #meterTimer = null;
+  #drawing = new Drawing();
 
   constructor({ identity, name }) { Object.assign(this, { identity, name }); }
 
-  // Drawing: however many things change, once in a frame.
-
-  onchange(draw) { this.#changes.add(draw); }
-
-  changed() {
-    if (this.#isDrawing) return;
-    this.#isDrawing = true;
-    const draw = () => {
-      if (!this.#isDrawing) return;
-      this.#isDrawing = false;
-      for (const each of this.#changes) each();
-    };
-    requestAnimationFrame(draw);
-    // A hidden page has no frames, but its title and its media keys go on.
-    setTimeout(draw, 250);
-  }
-
-  /** A meter moved: seen in a moment is soon enough, and spares a telephone's battery. */
-  #metered() {
-    this.#meterTimer ??= setTimeout(() => {
-      this.#meterTimer = null;
-      this.changed();
-    }, 80);
-  }
+  onchange(draw) { this.#drawing.add(draw); }
+  changed() { this.#drawing.changed(); }
 
   // Sound.
 
   /** Needs a gesture: browsers play nothing before one. */
-  startSound() {
+  async startSound() {
     this.sound ??= this.#makeSound().catch(error => {
       this.sound = null;
       throw error;
     });
-    return this.sound.then(() => this.context.resume());
+    await this.sound;
+    // A browser without a sound device lets its context wait, and says nothing.
+    const tooLong = new Promise((_, reject) => setTimeout(() => reject(new Error("sound")), soundMax));
+    await Promise.race([this.context.resume(), tooLong]);
   }
 
   async #makeSound() {
@@ -116,7 +98,7 @@ export class App {
     const channel = this.channels.find(each => each.id === event.channel);
     if (event.is === "level") {
       if (channel) channel.level = event.peak;
-      return this.#metered();
+      return this.#drawing.metered();
     } else {
       this.messages.played(event.burst);
       channel?.played(event.burst);
@@ -276,7 +258,7 @@ export class App {
     switch (event.is) {
       case "level":
         this.microphoneLevel = Math.max(event.peak, this.microphoneLevel * 0.9);
-        return this.#metered();
+        return this.#drawing.metered();
       case "silent": this.isSilent = true; break;
       case "over": this.#isOver(event);
     }

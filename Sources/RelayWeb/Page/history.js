@@ -1,10 +1,14 @@
 // What was heard in the last hour, to be heard again: the packets, not the sound, within bounds. Pure.
+import { PackedFrames } from "./packed-frames.js";
 
 export const historyLimits = { age: 3600000, entries: 200, bytes: 16 * 1024 * 1024, framesOfOne: 12000 };
 
 export class History {
   #entries = [];
   #bytes = 0;
+
+  /** What the messages take of the page's memory. */
+  get bytes() { return this.#bytes; }
 
   /** Newest first. */
   get entries() { return [...this.#entries].sort((a, b) => b.at - a.at); }
@@ -19,22 +23,29 @@ export class History {
     if (known) return;
     this.#add({
       channel, burst: talker.burst, ssrc: talker.ssrc, keyId: talker.keyId, name: talker.name, isEmergency: talker.isEmergency, at,
-      milliseconds: 0, frames: [], isLive: true, isKept: false,
+      milliseconds: 0, frames: new PackedFrames(), isLive: true, isKept: false,
     });
   }
 
   frame(channel, burst, header, payload, samples) {
     const entry = this.find(channel, burst);
     if (!entry || entry.frames.length >= historyLimits.framesOfOne) return;
-    entry.frames.push({ header, payload });
+    this.#change(entry, () => entry.frames.push({ header, payload }));
     entry.milliseconds += samples / 48;
-    this.#bytes += payload.length + 64;
     this.#shrink(entry);
+  }
+
+  #change(entry, change) {
+    this.#bytes -= entry.frames.bytes;
+    change();
+    this.#bytes += entry.frames.bytes;
   }
 
   ended(channel, burst) {
     const entry = this.find(channel, burst);
-    if (entry) entry.isLive = false;
+    if (!entry) return;
+    entry.isLive = false;
+    this.#change(entry, () => entry.frames.trim());
   }
 
   /** What the relay keeps, beside what was heard here. */
@@ -48,7 +59,7 @@ export class History {
       if (burst.ageMs > historyLimits.age) continue;
       this.#add({
         channel, burst: burst.burst, ssrc: burst.ssrc, keyId: burst.keyId, name: burst.displayName, isEmergency: false,
-        at: now - burst.ageMs, milliseconds: burst.durationMs, frames: [], isLive: burst.isGoingOn, isKept: true,
+        at: now - burst.ageMs, milliseconds: burst.durationMs, frames: new PackedFrames(), isLive: burst.isGoingOn, isKept: true,
       });
     }
   }
@@ -74,6 +85,6 @@ export class History {
 
   #remove(entry) {
     this.#entries = this.#entries.filter(other => other !== entry);
-    this.#bytes -= entry.frames.reduce((sum, { payload }) => sum + payload.length + 64, 0);
+    this.#bytes -= entry.frames.bytes;
   }
 }

@@ -163,9 +163,10 @@ async function start() {
   app = new App({ identity: await deviceIdentity(), name: "" });
   app.onchange(() => view.draw?.());
   watchPage();
-  // Times run on while nothing happens, and an alarm sounds on.
+  // Times run on while nothing happens, an alarm sounds on, and messages grow old.
   setInterval(() => {
     if (app.channels.length === 0) return;
+    app.history.expire(Date.now());
     view.sound?.(performance.now());
     app.changed();
   }, drawEvery);

@@ -46,6 +46,7 @@ export class Microphone {
 
   async #listen(stream) {
     await this.context.audioWorklet.addModule("/page/capture-worklet.js");
+    this.stream = stream;
     this.source = this.context.createMediaStreamSource(stream);
     this.node = new AudioWorkletNode(this.context, "pttd-capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
     this.node.port.onmessage = ({ data }) => this.#isWanted && this.onblock(data);
@@ -54,8 +55,22 @@ export class Microphone {
 
   /** Whether samples are wanted: while somebody presses, and on the screen that tries the microphone. */
   want(isWanted) {
+    const isOver = this.#isWanted && !isWanted;
     this.#isWanted = isWanted;
-    if (this.track) this.track.enabled = isWanted;
+    if (!this.track) return;
+    this.track.enabled = isWanted;
+    if (isOver) this.#renew();
+  }
+
+  /**
+   * What comes while the browser's sound thread is late waits in the source, up to 0.1 s of it, and is never caught up with: all later
+   * speech is as late. A new source begins without that. Not at a press, whose first samples could be lost.
+   */
+  #renew() {
+    const fresh = this.context.createMediaStreamSource(this.stream);
+    fresh.connect(this.node);
+    this.source.disconnect();
+    this.source = fresh;
   }
 
   close() {

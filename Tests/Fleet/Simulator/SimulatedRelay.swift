@@ -321,7 +321,7 @@ final class SimulatedRelay {
         case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
         case .forward(let packet, let channel, let talker, _): forward(packet, channel: channel, except: talker)
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
-        case .enrol: break  // Its roster is open.
+        case .enrol, .pushes: break  // Its roster is open, and its rules are in one piece.
         case .note(let milestone):
             watch.noted(milestone) { name in
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0

@@ -82,8 +82,11 @@ let fileFuzzers: [Fuzzer] = [
         resumption(bytes + QUIC.sha256(bytes))
         let whole = bytes + QUIC.sha256(bytes)
         let length = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: whole.count >> $0) }
-        let magic = utf8("pttd resumption 1\n") + [UInt8](repeating: 2, count: 32)
-        for kept in [bytes, magic + length + whole, magic + bytes] {
+        let relay = [UInt8](repeating: 2, count: 32)
+        let magic = utf8("pttd resumption 2\n") + relay
+        let place = utf8("relay.example:443")
+        let withPlace = length + whole + [0, 0, 0, UInt8(place.count)] + place
+        for kept in [bytes, magic + withPlace, utf8("pttd resumption 1\n") + relay + length + whole, magic + bytes] {
             expect(
                 !ResumptionMemory.isIntact(kept) || kept.count <= ResumptionMemory.byteCountMaximum,
                 "what is kept is bounded")

@@ -86,11 +86,15 @@ let textFuzzers: [Fuzzer] = [
             let requests: [AdministrationRequest] = [
                 .invite(
                     channel: "Team", terms: .init(lifetime: 60, uses: 1, priority: 3, isListenOnly: true), key: .first),
-                .channels, .members(channel: "Team", after: "00"),
+                .channels(after: "A", limit: 2), .members(channel: "Team", after: "00"), .channel(.id("00")), .status,
+                .addChannel(name: "A", ChannelChange(mode: .cutIn, keptBursts: 1), isEndToEnd: false, retry: "x"),
+                .changeChannel("A", ChannelChange(name: "B", preemptionStep: 0), tag: "00"), .removeChannel("A"),
+                .invitations(channel: "Team", before: 7, limit: 1), .invitation(channel: "Team", number: 1),
+                .changeMember(channel: "Team", member: "00", MemberChange(name: "B"), tag: "00"),
                 .revoke(channel: "Team", member: "00", keepsInvitation: true),
                 .withdraw(channel: "Team", invitation: 1), .revokeInvited(channel: "Team", invitation: 2),
                 .invite(channel: "Crew", terms: nil, key: .earlierLink(channel: ChannelID().description, pin: "")),
-                .readmit(channel: "Team", member: "00", priority: 1, isListenOnly: false),
+                .readmit(channel: "Team", member: "00", MemberChange(priority: 1, isListenOnly: false)),
             ]
             return requests.compactMap { try? Array(JSONEncoder().encode($0)) }
         }

@@ -84,6 +84,25 @@ extension RelayClient {
         }
     }
 
+    @Test func `a member whose link is older finds TLS where UDP is blocked, after a start as well`() async throws {
+        try await inWorld { world in
+            let saved = SavedBytes()
+            let identity = try Identity(generating: "Alice")
+            var link = try await world.link()
+            link.web = nil
+            let before = try await TestClient(
+                "Alice", link, identity: identity, resumption: ResumptionMemory { saved.bytes = $0 },
+                pathTimes: WebWorld.quick)
+            try await world.until(before, on: .quic)
+            await before.client.leave()
+            world.open(udp: false)
+            let memory = ResumptionMemory(restoring: saved.bytes)
+            let after = try await TestClient(
+                "Alice", link, identity: identity, resumption: memory, pathTimes: WebWorld.quick)
+            try await world.until(after, on: .tls)
+        }
+    }
+
     @Test func `a link on TLS moves to QUIC when UDP comes back, without a gap`() async throws {
         try await inWorld(udp: false) { world in
             let alice = try await world.client("Alice")

@@ -1,6 +1,7 @@
 // The page in a real browser. Each test is a sentence about what people see and hear.
 import assert from "node:assert/strict";
 
+import { noteSubscription } from "../support/simulated-button.js";
 import { pause } from "./world.js";
 
 const script = "<img src=x onerror=\"document.title='broken'\"><b>Eve</b>";
@@ -9,6 +10,8 @@ const text = (page, selector) => page.value(`document.querySelector(${JSON.strin
 
 export const tests = [];
 const add = (name, run, needsOwnRelay = true) => tests.push({ name, run, needsOwnRelay });
+/** Of what Chromium alone has, or lets a test do. */
+const addForChromium = (name, run, more = {}) => tests.push({ name, run, needsOwnRelay: true, needsChromium: true, ...more });
 /** One that changes how the relay treats everybody. */
 const addAlone = (name, run) => tests.push({ name, run, needsOwnRelay: true, isAlone: true });
 
@@ -114,7 +117,7 @@ add("a page that is hidden lets go", async world => {
   await world.state(bob, "idle");
 }, false);
 
-add("a cancelled touch lets go, and a screen reader's click begins and ends", async world => {
+addForChromium("a cancelled touch lets go, and a screen reader's click begins and ends", async world => {
   const channel = world.channel();
   const [ann, bob] = await Promise.all([world.join(channel, "Ann", { mobile: true }), world.listen(channel, "Bob")]);
   const at = await ann.middle(".channel .talk");
@@ -128,7 +131,7 @@ add("a cancelled touch lets go, and a screen reader's click begins and ends", as
   await pause(300);
   await ann.value("document.querySelector('.channel .talk').click()");
   await world.state(ann, "idle");
-}, false);
+}, { needsOwnRelay: false });
 
 add("names with script in them stay text", async world => {
   const channel = world.channel(script);
@@ -266,7 +269,16 @@ add("a microphone that gives no sound is told before anybody talks", async world
   await ann.until("the word", "document.querySelector('.mic-state').innerText.includes('Nothing is heard')");
 });
 
-add("a microphone that goes while its person talks frees the floor", async world => {
+add("a browser that plays no sound is told before anybody talks", async world => {
+  const ann = await world.open(world.address(world.channel()), { before: "AudioContext.prototype.resume = () => new Promise(() => {});" });
+  await ann.fill("#name", "Ann");
+  await ann.click("button.try");
+  await ann.until("the word", "document.querySelector('.mic-state').innerText.includes('plays no sound')");
+  await ann.click("button.join");
+  await world.connected(ann);
+});
+
+addForChromium("a microphone that goes while its person talks frees the floor", async world => {
   const channel = world.channel();
   const keep = `const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
     navigator.mediaDevices.getUserMedia = async wish => { const stream = await open(wish); window.track = stream.getAudioTracks()[0]; return stream; };`;
@@ -410,7 +422,7 @@ add("loading again keeps the channel, the name and the key of the device", async
   const channel = world.channel();
   const ann = await world.join(channel, "Ann");
   const before = channel.members[0].id.toString("hex");
-  await ann.send("Page.reload");
+  await ann.reload();
   await ann.until("the name", "document.querySelector('#name')?.value === 'Ann'");
   await ann.click("button.join");
   await world.connected(ann);
@@ -439,6 +451,9 @@ add("everything is reached and worked by the keyboard", async world => {
   }
   for (const part of ["talk", "emergency", "round", "INPUT", "SUMMARY"]) assert.ok([...reached].some(each => each.includes(part)), `${part}: ${[...reached]}`);
   await ann.value("document.querySelector('.channel .talk').focus()");
+  const outline = await ann.value("(({ outlineStyle, outlineColor }) => `${outlineStyle} ${outlineColor}`)(getComputedStyle(document.activeElement))");
+  // A window of Firefox that is not in front shows no focus.
+  if (!world.values.firefox) assert.match(outline, /^solid rgb\(2\d, /, `the focus is not seen on a light page: ${outline}`);
   await ann.key("keyDown", "Enter");
   await world.state(ann, "talking");
   await ann.key("keyUp", "Enter");
@@ -461,46 +476,87 @@ add("on a full-duplex channel two talk at once, and both are named", async world
   await world.state(eve, "idle");
 });
 
-const button = `window.characteristic = Object.assign(new EventTarget(), { startNotifications: async () => {} });
-  window.device = Object.assign(new EventTarget(), { name: "PTT-Z01", gatt: { connected: false, disconnect() {}, connect: async () => {
-    if (window.isAway) throw new DOMException("away", "NetworkError");
-    return { getPrimaryService: async uuid => { if (!uuid.startsWith("0000ffe0")) throw new DOMException("none", "NotFoundError"); return { getCharacteristic: async () => window.characteristic }; } }; } } });
-  Object.defineProperty(navigator, "bluetooth", { value: { requestDevice: async options => { window.asked = options; return window.device; } } });
-  window.send = byte => { window.characteristic.value = new DataView(Uint8Array.of(byte).buffer); window.characteristic.dispatchEvent(new Event("characteristicvaluechanged")); };`;
+const full = short => `0000${short}-0000-1000-8000-00805f9b34fb`;
 
-add("a Bluetooth button talks, also while the page is hidden, and its loss lets go", async world => {
+/** The person chooses the button in the settings and in the browser's chooser. */
+async function connect(page, button) {
+  const { asked } = await button.chosenIn(page);
+  await page.click(".bar .round");
+  await page.click(".settings section > button");
+  await asked;
+  await page.until("the word", `document.querySelector('.settings').innerText.includes(${JSON.stringify(`${button.name} is connected`)})`);
+}
+
+addForChromium("a Bluetooth button talks, also while the page is not in front, and its loss lets go", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann", { before: button });
-  await ann.click(".bar .round");
-  await ann.click(".settings section > button");
-  await ann.until("the word", "document.querySelector('.settings').innerText.includes('PTT-Z01 is connected')");
-  assert.ok(await ann.value("window.asked.filters.some(each => each.namePrefix === 'PTT-Z')"));
-  await ann.value("window.send(1)");
+  const ann = await world.join(channel, "Ann", { before: noteSubscription });
+  const button = await world.button({ address: "C4:11:11:11:11:11", name: "PTT-Z01", advertised: [], service: full("ffe0"), characteristic: full("ffe1") });
+  await connect(ann, button);
+  await button.tell(ann, 1);
   await world.state(ann, "talking");
   await ann.value("window.dispatchEvent(new Event('blur'))");
   await pause(300);
   await world.state(ann, "talking");
-  await ann.value("window.send(0)");
+  await button.tell(ann, 0);
   await world.state(ann, "idle");
-  await ann.value("window.send(1)");
+  await button.tell(ann, 1);
   await world.state(ann, "talking");
-  await ann.value("window.isAway = true, window.device.dispatchEvent(new Event('gattserverdisconnected'))");
+  await button.goAway();
   await world.state(ann, "idle");
-});
+  await ann.until("the word", "document.querySelector('.settings').innerText.includes('PTT-Z01 is not connected')");
+  await button.comeBack();
+  await ann.until("it is back", () => button.subscriptions === 2, 15000);
+  await ann.until("the word", "document.querySelector('.settings').innerText.includes('PTT-Z01 is connected')");
+  await button.tell(ann, 1);
+  await world.state(ann, "talking");
+  await button.tell(ann, 0);
+  await world.state(ann, "idle");
+}, { isAlone: true });
 
-const media = `window.handlers = {};
-  const set = MediaSession.prototype.setActionHandler;
-  MediaSession.prototype.setActionHandler = function (name, handler) { window.handlers[name] = handler; return set.call(this, name, handler); };`;
+addForChromium("a Bluetooth button with an emergency key asks for a second of it", async world => {
+  const channel = world.channel();
+  const ann = await world.join(channel, "Ann", { before: noteSubscription });
+  const button = await world.button({
+    address: "C4:22:22:22:22:22", name: "APTT0001", advertised: ["127face1-cb21-11e5-93d0-0002a5d5c51b"],
+    service: "127face1-cb21-11e5-93d0-0002a5d5c51b", characteristic: "127fbeef-cb21-11e5-93d0-0002a5d5c51b",
+  });
+  await connect(ann, button);
+  await button.tell(ann, 128 | 1);
+  await world.state(ann, "talking");
+  await button.tell(ann, 128);
+  await world.state(ann, "idle");
+  await button.tell(ann, 2);
+  await pause(300);
+  await button.tell(ann, 0);
+  await pause(1200);
+  assert.deepEqual(world.member("Ann", channel).got("floorRequest").map(each => each.priority), [0]);
+  await button.tell(ann, 2);
+  await world.state(ann, "talking");
+  assert.equal(world.member("Ann", channel).got("floorRequest").at(-1).priority, 255);
+  await button.tell(ann, 0);
+  await world.state(ann, "idle");
+}, { isAlone: true });
 
 add("the key of a headset begins and ends", async world => {
   const channel = world.channel();
-  const ann = await world.join(channel, "Ann", { before: media });
+  const ann = await world.join(channel, "Ann");
   await ann.click(".bar .round");
   await ann.click("#headset");
-  await ann.until("the key", "typeof window.handlers.play === 'function'");
-  await ann.value("window.handlers.play()");
+  const player = await ann.until("the key", async () => (await world.bus.players())[0]);
+  await world.bus.key(player, "PlayPause");
   await world.state(ann, "talking");
+  await ann.value("window.dispatchEvent(new Event('blur'))");
   await pause(300);
-  await ann.value("window.handlers.pause()");
+  await world.state(ann, "talking");
+  await world.bus.key(player, "PlayPause");
   await world.state(ann, "idle");
+  await world.bus.key(player, "PlayPause");
+  await world.state(ann, "talking");
+  await world.bus.key(player, "Pause");
+  await world.state(ann, "idle");
+  await ann.click("#headset");
+  await pause(300);
+  for (const name of await world.bus.players()) await world.bus.key(name, "PlayPause");
+  await pause(500);
+  assert.equal(world.member("Ann", channel).got("floorRequest").length, 2, "the key still talks though it was given back");
 });

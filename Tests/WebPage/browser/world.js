@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 
+import { SimulatedButton } from "../support/simulated-button.js";
+
 export class World {
   pages = [];
 
@@ -57,6 +59,12 @@ export class World {
 
   member(name, channel) { return this.relay.connections.findLast(member => member.name === name && (!channel || member.channel === channel)); }
 
+  /** A Bluetooth button near the browser. */
+  async button(facts) {
+    this.simulated = await new SimulatedButton(this.browser, facts).start();
+    return this.simulated;
+  }
+
   /** What no page may do, whatever the test was about. */
   async check() {
     for (const page of this.pages) {
@@ -77,6 +85,7 @@ export class World {
   }
 
   async close() {
+    await this.simulated?.stop().catch(() => {});
     for (const page of this.pages) await page.close().catch(() => {});
   }
 }

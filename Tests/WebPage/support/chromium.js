@@ -1,8 +1,10 @@
 // Chromium by its remote debugging pipe: no package and no port is needed.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, extname, join } from "node:path";
+import { join } from "node:path";
+
+import { fileAnswer, Page } from "./page.js";
 
 const programs = ["/usr/lib/chromium/chromium", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
@@ -11,9 +13,11 @@ export class Chromium {
   #waiting = new Map();
   #buffer = Buffer.alloc(0);
   pages = new Map();
+  /** Get what the browser itself tells. */
+  listeners = new Set();
 
   /** @param {string | null} microphone a WAV file that the microphone hears; null: sound comes and goes by the machine's own devices */
-  async start(microphone, more = []) {
+  async start(microphone, more = [], environment = {}) {
     const program = process.env.CHROMIUM ?? programs.find(existsSync);
     if (!program) throw new Error("there is no chromium: apt-get install chromium");
     this.profile = mkdtempSync(join(tmpdir(), "web-page-"));
@@ -22,7 +26,7 @@ export class Chromium {
       "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", `--user-data-dir=${this.profile}`,
       "--use-fake-ui-for-media-stream", ...heard,
       "--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", ...more, "about:blank",
-    ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+    ], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"], env: { ...process.env, ...environment } });
     [, , , this.toBrowser, this.fromBrowser] = this.process.stdio;
     this.fromBrowser.on("data", data => this.#take(data));
     await this.send("Browser.getVersion");
@@ -39,7 +43,8 @@ export class Chromium {
         this.#waiting.delete(message.id);
         if (message.error) reject(new Error(message.error.message));
         else resolve(message.result);
-      } else this.pages.get(message.sessionId)?.event(message);
+      } else if (message.sessionId) this.pages.get(message.sessionId)?.event(message);
+      else for (const listen of this.listeners) listen(message);
     }
   }
 
@@ -54,7 +59,7 @@ export class Chromium {
     const { browserContextId } = await this.send("Target.createBrowserContext");
     const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId, ...hidden ? { hidden } : { width, height } });
     const { sessionId } = await this.send("Target.attachToTarget", { targetId, flatten: true });
-    const page = new Page(this, sessionId, targetId, browserContextId);
+    const page = new ChromiumPage(this, sessionId, targetId, browserContextId);
     this.pages.set(sessionId, page);
     for (const domain of ["Page", "Runtime", "Log", "Network"]) await page.send(`${domain}.enable`);
     await page.send("Emulation.setFocusEmulationEnabled", { enabled: true });
@@ -79,15 +84,17 @@ export class Chromium {
   }
 }
 
-class Page {
-  errors = [];
-  requests = [];
-
-  constructor(browser, sessionId, targetId, context) { Object.assign(this, { browser, sessionId, targetId, context }); }
+class ChromiumPage extends Page {
+  constructor(browser, sessionId, targetId, context) {
+    super();
+    Object.assign(this, { browser, sessionId, targetId, context });
+  }
 
   send(method, params) { return this.browser.send(method, params, this.sessionId); }
 
-  event({ method, params }) {
+  event(message) {
+    const { method, params } = message;
+    for (const listen of this.listeners) listen(message);
     if (method === "Runtime.exceptionThrown") this.errors.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
     if (method === "Runtime.consoleAPICalled" && ["error", "warning"].includes(params.type)) this.errors.push(params.args.map(each => each.value ?? each.description).join(" "));
     if (method === "Log.entryAdded" && params.entry.level !== "info" && params.entry.level !== "verbose") this.errors.push(`${params.entry.source}: ${params.entry.text} ${params.entry.url ?? ""}`);
@@ -96,14 +103,8 @@ class Page {
   }
 
   async #fulfil({ requestId, request }) {
-    const { pathname } = new URL(request.url);
-    const name = pathname === "/" ? "index.html" : basename(pathname);
-    const type = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".json": "application/json" }[extname(name)] ?? "text/html";
-    const file = join(this.files, name);
-    await this.send("Fetch.fulfillRequest", {
-      requestId, responseCode: existsSync(file) ? 200 : 404, responseHeaders: [{ name: "Content-Type", value: `${type}; charset=utf-8` }],
-      body: existsSync(file) ? readFileSync(file, "base64") : "",
-    });
+    const { status, type, body } = fileAnswer(this.files, request.url);
+    await this.send("Fetch.fulfillRequest", { requestId, responseCode: status, responseHeaders: [{ name: "Content-Type", value: type }], body });
   }
 
   /** Without motion: a processor without graphics paints nothing else for long. */
@@ -119,74 +120,18 @@ class Page {
     return result.value;
   }
 
-  async until(what, expression, time = 8000) {
-    const end = Date.now() + time;
-    for (;;) {
-      const found = typeof expression === "function" ? await expression() : await this.value(expression);
-      if (found) return found;
-      if (Date.now() > end) throw new Error(`not within ${time} ms: ${what}; the page says: ${(await this.text()).replaceAll("\n", " | ").slice(0, 600)}; errors: ${this.errors.join("; ")}`);
-      await new Promise(resolve => setTimeout(resolve, 40));
-    }
-  }
-
-  text() { return this.value("document.body.innerText"); }
-
-  async middle(selector, index = 0) {
-    return this.until(selector, `(() => { const found = [...document.querySelectorAll(${JSON.stringify(selector)})].filter(each => each.offsetParent !== null || each.closest("dialog"))[${index}]; if (!found) return null;
-      found.scrollIntoView({ block: "center" }); const box = found.getBoundingClientRect(); return { x: box.x + box.width / 2, y: box.y + box.height / 2 }; })()`);
-  }
-
   async mouse(type, at, buttons = 1) { await this.send("Input.dispatchMouseEvent", { type, ...at, button: "left", buttons, clickCount: 1 }); }
-
-  async press(selector, index) {
-    const at = await this.middle(selector, index);
-    await this.mouse("mousePressed", at);
-    return () => this.mouse("mouseReleased", at, 0);
-  }
-
-  async click(selector, index) { await (await this.press(selector, index))(); }
 
   async key(type, key, code = key, more = {}) {
     const text = key.length === 1 && type === "keyDown" ? key : undefined;
     await this.send("Input.dispatchKeyEvent", { type, key, code, text, windowsVirtualKeyCode: key === " " ? 32 : key === "Enter" ? 13 : key === "Tab" ? 9 : 0, ...more });
   }
 
-  async fill(selector, text) {
-    await this.click(selector);
-    await this.send("Input.insertText", { text });
-  }
+  insertText(text) { return this.send("Input.insertText", { text }); }
 
-  async picture(file) {
-    const { data } = await this.send("Page.captureScreenshot", { format: "png" });
-    writeFileSync(file, Buffer.from(data, "base64"));
-  }
+  async pictureData() { return (await this.send("Page.captureScreenshot", { format: "png" })).data; }
+
+  reload() { return this.send("Page.reload"); }
 
   async close() { await this.browser.send("Target.closeTarget", { targetId: this.targetId }); }
-}
-
-/** A WAV file with something like speech: a voice of changing pitch in syllables. */
-export function speechFile(file, seconds = 10) {
-  const rate = 48000, count = seconds * rate;
-  const bytes = Buffer.alloc(44 + count * 2);
-  bytes.write("RIFF", 0);
-  bytes.writeUInt32LE(36 + count * 2, 4);
-  bytes.write("WAVEfmt ", 8);
-  bytes.writeUInt32LE(16, 16);
-  bytes.writeUInt16LE(1, 20);
-  bytes.writeUInt16LE(1, 22);
-  bytes.writeUInt32LE(rate, 24);
-  bytes.writeUInt32LE(rate * 2, 28);
-  bytes.writeUInt16LE(2, 32);
-  bytes.writeUInt16LE(16, 34);
-  bytes.write("data", 36);
-  bytes.writeUInt32LE(count * 2, 40);
-  let phase = 0;
-  for (let index = 0; index < count; index++) {
-    const time = index / rate;
-    phase += 2 * Math.PI * (140 + 40 * Math.sin(2 * time)) / rate;
-    let wave = 0;
-    for (let harmonic = 1; harmonic < 12; harmonic++) wave += Math.sin(harmonic * phase) / harmonic;
-    bytes.writeInt16LE(Math.round(9000 * wave * Math.max(0.1, Math.sin(2 * Math.PI * 2 * time))), 44 + index * 2);
-  }
-  writeFileSync(file, bytes);
 }

@@ -1,4 +1,4 @@
-// Steers Chromium for programs in other languages: a request is a line of JSON on standard input, its answer one on standard output.
+// Steers a browser (Chromium; Firefox if BROWSER=firefox) for programs in other languages: a request is a line of JSON on standard input, its answer one on standard output.
 //
 //   { id, do: "page", url, options }        a page of its own person; the answer is its number
 //   { id, do: "press" | "release", page, selector, index }   the mouse's button on an element
@@ -11,9 +11,10 @@
 import { createInterface } from "node:readline";
 
 import { Chromium } from "./chromium.js";
+import { Firefox } from "./firefox.js";
 
 const [microphone, ...flags] = process.argv.slice(2);
-const browser = await new Chromium().start(microphone || null, flags);
+const browser = await (process.env.BROWSER === "firefox" ? new Firefox() : new Chromium()).start(microphone || null, flags);
 const pages = [];
 const held = new Map();
 const now = () => process.hrtime.bigint();

@@ -139,6 +139,8 @@ class Channel {
     this.holders.push(holder);
     holder.burst = { ...this.taken(holder), name: holder.member.name, at: Date.now(), packets: [], isGoingOn: true };
     this.bursts.unshift(holder.burst);
+    // As many as a list may have.
+    this.bursts.splice(64);
     holder.member.send("floorGranted", { requestId: holder.requestId, durationMs: this.rules.talkTimeLimitMs, priority: holder.priority });
     this.others(holder.member, "floorTaken", this.taken(holder));
   }

@@ -6,8 +6,9 @@ const accept = key => createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C
 
 function frame(opcode, payload, isMasked) {
   const length = payload.length;
-  const header = length < 126 ? Buffer.from([128 | opcode, length])
-    : Buffer.from([128 | opcode, 126, length >> 8, length & 255]);
+  const header = Buffer.from(length < 126 ? [128 | opcode, length]
+    : length < 65536 ? [128 | opcode, 126, length >> 8, length & 255]
+    : [128 | opcode, 127, 0, 0, 0, 0, length >>> 24, length >> 16 & 255, length >> 8 & 255, length & 255]);
   if (!isMasked) return Buffer.concat([header, payload]);
   const mask = randomBytes(4), masked = Buffer.from(payload);
   for (let index = 0; index < length; index++) masked[index] ^= mask[index & 3];
@@ -35,8 +36,8 @@ class Frames {
       if (all.length < 2) return;
       const isMasked = all[1] > 127;
       let length = all[1] & 127, at = 2;
-      if (length === 127) throw new Error("too long a frame for a test");
-      if (length === 126) [length, at] = all.length < 4 ? [Infinity, 4] : [all.readUInt16BE(2), 4];
+      if (length === 127) [length, at] = all.length < 10 ? [Infinity, 10] : [Number(all.readBigUInt64BE(2)), 10];
+      else if (length === 126) [length, at] = all.length < 4 ? [Infinity, 4] : [all.readUInt16BE(2), 4];
       const end = at + (isMasked ? 4 : 0) + length;
       if (all.length < end) return;
       const body = Buffer.from(all.subarray(end - length, end));
@@ -98,7 +99,7 @@ export class ClientSocket {
     socket.setNoDelay(true);
     const key = randomBytes(16).toString("base64");
     socket.write([`GET ${pathname} HTTP/1.1`, `Host: ${hostname}:${port}`, "Upgrade: websocket", "Connection: Upgrade",
-      `Sec-WebSocket-Key: ${key}`, "Sec-WebSocket-Version: 13", `Sec-WebSocket-Protocol: ${subprotocol}`, "", ""].join("\r\n"));
+      `Sec-WebSocket-Key: ${key}`, "Sec-WebSocket-Version: 13", ...subprotocol ? [`Sec-WebSocket-Protocol: ${subprotocol}`] : [], "", ""].join("\r\n"));
     this.socket = socket;
     socket.on("error", () => this.#closed(1006));
     let head = Buffer.alloc(0);
@@ -126,6 +127,7 @@ export class ClientSocket {
   }
 
   send(bytes) { this.frames.send(bytes); }
+  sendText(text) { this.frames.sendText(text); }
 
   close(code, reason) {
     if (this.readyState >= 2) return;

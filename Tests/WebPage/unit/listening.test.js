@@ -293,12 +293,29 @@ test("the history is bounded in number, bytes and age", () => {
   for (let index = 0; index < 300; index++) {
     const talker = { ...talkerOf(index + 1), name: "Ann" };
     history.began("c", talker, index);
-    for (let packet = 0; packet < 100; packet++) history.frame("c", talker.burst, {}, new Uint8Array(1000), 480);
+    for (let packet = 0; packet < 100; packet++) history.frame("c", talker.burst, { sequence: packet, timestamp: packet * 480 }, new Uint8Array(1000), 480);
     history.ended("c", talker.burst);
   }
   assert.ok(history.entries.length <= historyLimits.entries);
-  assert.ok(history.entries.reduce((sum, entry) => sum + entry.frames.length * 1064, 0) <= historyLimits.bytes);
+  assert.equal(history.bytes, history.entries.reduce((sum, entry) => sum + entry.frames.bytes, 0));
+  assert.ok(history.bytes <= historyLimits.bytes && history.bytes > historyLimits.bytes * 0.9, `${history.bytes} bytes`);
   assert.equal(history.entries[0].at, 299);
   history.expire(historyLimits.age + 1000);
   assert.equal(history.entries.length, 0);
+  assert.equal(history.bytes, 0);
+});
+
+test("an hour of speech in short messages takes little more than its packets, and comes back as it was", () => {
+  const history = new History();
+  const packets = Array.from({ length: 997 }, (_, index) => ({
+    header: { sequence: 65000 + index & 0xffff, timestamp: 0xffffff00 + index * 480 >>> 0 },
+    payload: Uint8Array.from({ length: 20 + index % 40 }, () => index & 255),
+  }));
+  history.began("c", { ...talkerOf(1), name: "Ann" }, 0);
+  for (const { header, payload } of packets) history.frame("c", talkerOf(1).burst, header, payload, 480);
+  const [live] = history.entries;
+  assert.deepEqual([...live.frames], packets);
+  history.ended("c", talkerOf(1).burst);
+  assert.deepEqual([...live.frames], packets);
+  assert.equal(history.bytes, packets.reduce((sum, { payload }) => sum + payload.length + 8, 0));
 });

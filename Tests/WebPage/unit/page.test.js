@@ -11,6 +11,7 @@ import { InvitationError, linksIn, parseInvitation, splitLinks } from "../../../
 import { decodeServer, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
 import { parseProof } from "../../../Sources/RelayWeb/Page/handshake.js";
 import { parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
+import { Microphone } from "../../../Sources/RelayWeb/Page/microphone.js";
 import { parseRtp } from "../../../Sources/RelayWeb/Page/rtp.js";
 import { parseSframe } from "../../../Sources/RelayWeb/Page/sframe.js";
 import { SilenceWatch } from "../../../Sources/RelayWeb/Page/silence.js";
@@ -184,6 +185,46 @@ function talking() {
   made.block = (count = 1, level = 0.1) => { for (let index = 0; index < count; index++) made.talker.block({ samples: new Float32Array(480).fill(level), captured: 0 }); };
   return made;
 }
+
+test("what has waited in the microphone's source is left behind after each burst, and never at a press", async () => {
+  const sources = [];
+  const context = {
+    audioWorklet: { addModule: async () => {} },
+    createMediaStreamSource(stream) {
+      const source = { stream, isConnected: false, connect() { this.isConnected = true; }, disconnect() { this.isConnected = false; } };
+      sources.push(source);
+      return source;
+    },
+  };
+  const track = { readyState: "live", muted: false, enabled: true, addEventListener() {}, stop() {} };
+  const stream = { getAudioTracks: () => [track] };
+  const before = [globalThis.navigator, globalThis.AudioWorkletNode];
+  Object.defineProperty(globalThis, "navigator", { configurable: true, value: { mediaDevices: { getUserMedia: async () => stream } } });
+  globalThis.AudioWorkletNode = class { port = {}; };
+  try {
+    const microphone = new Microphone(context);
+    microphone.want(false);
+    await microphone.open();
+    assert.equal(track.enabled, false);
+    for (const burst of [1, 2, 3]) {
+      microphone.want(true);
+      assert.equal(sources.length, burst, "the press takes the source that is there");
+      microphone.want(true);
+      microphone.want(false);
+      microphone.want(false);
+      assert.equal(sources.length, burst + 1);
+      assert.deepEqual(sources.map(source => source.isConnected), sources.map((_, index) => index === burst), "one source is heard");
+    }
+    microphone.close();
+    microphone.want(true);
+    microphone.want(false);
+    assert.equal(sources.length, 4, "a microphone that is closed has none");
+    assert.ok(!sources.some(source => source.isConnected));
+  } finally {
+    Object.defineProperty(globalThis, "navigator", { configurable: true, value: before[0] });
+    globalThis.AudioWorkletNode = before[1];
+  }
+});
 
 test("the go-ahead comes when the microphone delivers, not at the press", () => {
   const made = talking(), session = made.session();

@@ -30,8 +30,9 @@ int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 // Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
 // were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
-// first two are 1. Others, and those that name none, go by the hash of their addresses, as all would without this. 0, or -1 and errno.
-int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset);
+// first two are 1. Others, and those that name none of the `count`, go to number `otherwise` or, with UINT_MAX, by the hash of their
+// addresses, as all would without this. 0, or -1 and errno.
+int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, unsigned count, unsigned otherwise);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 
@@ -64,6 +65,31 @@ int ptt_lock_all_memory(void);
 // Takes the pages of code and constants, of the program and its libraries, out of the process: what is used again comes back from
 // the page cache, and what only the start has used does not. Returns how many bytes of them there are.
 size_t ptt_give_back_code(void);
+
+// Memory of many owners, each of which uses its own rarely: for a library that reserves much and writes little of it, and takes an allocator
+// as an argument. An owner's memory has addresses that stay, which it shares with others. Who is to be used enters; who was there leaves,
+// and only what is not 0 of it is kept meanwhile. One thread at a time uses a stage and the memories of it.
+struct ptt_stage;
+struct ptt_memory;
+// The stage has `minimum` places for those who are there, and one more for so many owners. NULL: there is no memory. The stage is freed
+// after the memories of it.
+struct ptt_stage *ptt_stage_make(size_t minimum, size_t owners_per_place);
+void ptt_stage_free(struct ptt_stage *stage);
+struct ptt_memory *ptt_memory_make(struct ptt_stage *stage);
+// What came from it may not be used any more.
+void ptt_memory_free(struct ptt_memory *memory);
+// Whatever was allocated may be used until another memory of the stage enters.
+void ptt_memory_enter(struct ptt_memory *memory);
+// It need not leave by itself; for tests.
+void ptt_memory_leave(struct ptt_memory *memory);
+int ptt_memory_is_there(const struct ptt_memory *memory);
+// Bytes that are held for what is kept.
+size_t ptt_memory_kept(const struct ptt_memory *memory);
+// The allocator, with the memory as its `user`, which has entered.
+void *ptt_memory_malloc(size_t size, void *user);
+void *ptt_memory_calloc(size_t count, size_t size, void *user);
+void *ptt_memory_realloc(void *pointer, size_t size, void *user);
+void ptt_memory_release(void *pointer, void *user);
 
 // Sets RLIMIT_RTTIME to at most so many microseconds of processor without a pause in real-time threads, as rtkit asks; 0, or an
 // errno. A thread that comes near it is made an ordinary one (SIGXCPU is taken for that), before the limit ends the process.

@@ -1,0 +1,80 @@
+// Plain HTTP/1.1 on one TCP port, for this machine or a reverse proxy: reads requests within bounds, and writes their answers.
+import HTTPTypes
+import HummingbirdCore
+import Logging
+import NIOCore
+
+/// How much an endpoint without TLS takes on.
+struct PlainHTTPLimits: Sendable {
+    /// Connections at one time, of all addresses and of one.
+    var connections: Int
+    var connectionsPerAddress: Int
+    /// How long a connection may be silent between two requests.
+    var idleTime: Duration
+    /// How long a request may take, from its first byte to the last byte of its answer.
+    var requestTime: Duration
+    /// Bytes of a request's head.
+    var headBytes: Int
+    /// Bytes of a body that are handed on.
+    var bodyBytes: Int
+    /// How much of a longer body is read, so that the client gets to read why it is refused.
+    var unwantedBodyBytes: Int
+}
+
+/// Serves requests, one at a time on each connection.
+enum PlainHTTP {
+    /// What goes back.
+    struct Answer: Sendable {
+        var status: Int
+        var headers: HTTPFields
+        var body: String
+    }
+
+    /// Serves until the task is cancelled or the service group shuts down.
+    ///
+    /// - Parameter answer: Gets the head, and the body; nil: that is longer than it may be.
+    /// - Throws: `ListenFailure`.
+    static func serve(
+        address: String, port: UInt16, limits: PlainHTTPLimits, logger: Logger,
+        listening: @escaping @Sendable (UInt16) async -> Void,
+        answer: @escaping @Sendable (HTTPRequest, [UInt8]?) async -> Answer
+    ) async throws {
+        let decoder = HTTP1Channel.Configuration.DecoderConfiguration(
+            maxHeaderFieldSize: limits.headBytes, maxHeaderListSize: limits.headBytes, maxHeaderFieldCount: 64)
+        let channel = HTTP1Channel(
+            responder: { request, writer, channel in
+                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestBegan, promise: nil)
+                let (body, isRead) = try await read(request.body, limits)
+                let answer = await answer(request.head, body)
+                var response = Response(status: .init(code: answer.status), headers: answer.headers)
+                response.body = .init(byteBuffer: ByteBuffer(string: answer.body))
+                if request.method == .head { response = response.createHeadResponse() }
+                try await writer.write(response: response.head, body: response.body)
+                if !isRead { channel.close(mode: .all, promise: nil) }
+                channel.triggerUserOutboundEvent(ConnectionWatch.Event.requestEnded, promise: nil)
+            },
+            configuration: HTTP1Channel.Configuration(
+                idleTimeout: TimeAmount(limits.idleTime), httpDecoderConfiguration: decoder))
+        try await HTTPListener.serve(
+            channel, address: address, port: port,
+            admission: .init(
+                connections: limits.connections, connectionsPerAddress: limits.connectionsPerAddress, silence: .zero),
+            // One answer at a time is written, however long.
+            timeouts: .init(requestTime: limits.requestTime, unreadTime: limits.requestTime, unreadBytes: nil),
+            logger: logger, listening: listening)
+    }
+
+    /// Reads a body. `isRead`: false when there is more of it than anybody could have meant.
+    private static func read(
+        _ body: RequestBody, _ limits: PlainHTTPLimits
+    ) async throws -> (bytes: [UInt8]?, isRead: Bool) {
+        var bytes: [UInt8] = []
+        var count = 0
+        for try await buffer in body {
+            count += buffer.readableBytes
+            if count > max(limits.unwantedBodyBytes, limits.bodyBytes) { return (nil, false) }
+            if count <= limits.bodyBytes { bytes += buffer.readableBytesView }
+        }
+        return (count > limits.bodyBytes ? nil : bytes, true)
+    }
+}

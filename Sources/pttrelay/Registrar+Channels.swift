@@ -1,0 +1,171 @@
+// Channels that the operator makes, changes and removes, with or without a running relay.
+import Cryptography
+import Logging
+import RelayProtocol
+import RelayServer
+import RelayStore
+
+extension Registrar {
+    /// The channel that is meant.
+    func record(_ channel: ChannelReference) throws -> ChannelRecord {
+        switch channel {
+        case .named(let name): return try store.channel(named: name)
+        case .id(let text):
+            guard let id = ChannelID(text) else { throw RelayStoreError.unknownChannel(text, known: []) }
+            return try store.channel(id)
+        }
+    }
+
+    // MARK: Lists
+
+    func channels(_ after: String?, _ limit: Int?) async throws -> AdministrationResponse {
+        let limit = min(limit ?? .max, AdministrationLimits.channelsPerResponse)
+        // One more than are told: then there are more.
+        let found = try store.channelSummaries(after: after, limit: limit + 1, now: clock())
+        var lines: [AdministrationResponse.ChannelLine] = []
+        for summary in found.prefix(limit) { lines.append(await line(summary)) }
+        return .channels(lines, next: found.count > limit ? lines.last?.name : nil)
+    }
+
+    func channel(_ reference: ChannelReference) async throws -> AdministrationResponse {
+        let channel = try record(reference)
+        var line = try await line(channel)
+        let now = await server?.statistics(of: channel.id)
+        line.talkers = now?.members.filter(\.isTalking).map {
+            .init(
+                channel: line.id, channelName: line.name, member: $0.id.description, name: $0.name.text)
+        }
+        return .channel(line)
+    }
+
+    func line(_ channel: ChannelRecord) async throws -> AdministrationResponse.ChannelLine {
+        guard let summary = try store.channelSummary(of: channel.id, now: clock()) else {
+            throw RelayStoreError.noChannel(channel.id)
+        }
+        return await line(summary)
+    }
+
+    private func line(_ summary: ChannelSummary) async -> AdministrationResponse.ChannelLine {
+        let channel = summary.channel
+        let rules = floors.rules(of: channel)
+        let retention = floors.retention(of: channel)
+        return .init(
+            name: channel.name.text, id: channel.id.description, members: summary.members,
+            connected: await server?.connectedMembers(of: channel.id)?.count,
+            openInvitations: summary.openInvitations, isEndToEnd: channel.isEndToEnd,
+            isServed: channel.isServed || channel.isAdded, isDeclared: channel.isDeclared,
+            mode: ChannelSettings.Mode(rules.mode), hasQueue: rules.hasQueue, preemptionStep: rules.preemptionStep,
+            keptBursts: retention.bursts, keptMilliseconds: retention.time.wholeMilliseconds)
+    }
+
+    // MARK: Changes
+
+    /// Makes a channel and serves it. One that the records keep and that is not served is served again, with its invitations and members.
+    func addChannel(
+        _ text: String, _ change: ChannelChange, isEndToEnd: Bool, _ retry: String?
+    ) async throws -> AdministrationResponse {
+        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+        if let retry, let known = try store.knownChannel(try retryID(retry)) {
+            // The same request again.
+            guard known.name == name else { throw RelayStoreError.retryDiffers }
+            return .added(try await line(known), isNew: false)
+        }
+        let known = try store.knownChannel(named: text)
+        if let known, known.isServed || known.isAdded { throw RelayStoreError.channelExists(text) }
+        if let known, known.isEndToEnd != isEndToEnd {
+            throw RelayStoreError.wrongKind(
+                "the records keep a channel '\(text)' of the other kind; remove it first: pttrelay channel remove")
+        }
+        guard try store.servedChannelCount() < channelsMaximum else {
+            throw RelayStoreError.limit(
+                "the relay may have \(channelsMaximum) channels, and has them; raise 'channels' in [limits], and restart it"
+            )
+        }
+        let settings = change.applied(to: known?.settings ?? ChannelSettings())
+        let channel: ChannelRecord
+        if let known {
+            channel = try store.changeChannel(known.id, name: name, settings: settings, isServed: true)
+        } else {
+            channel = try store.addChannel(
+                name, id: try retry.map { try retryID($0) } ?? ChannelID(), isEndToEnd: isEndToEnd, isAdded: true,
+                isServed: true, settings: settings, now: clock())
+        }
+        try await serve(channel)
+        logger.notice("a channel is added", metadata: ["channel": "\(channel.name)", "id": "\(channel.id)"])
+        return .added(try await line(channel), isNew: known == nil)
+    }
+
+    func changeChannel(
+        _ reference: ChannelReference, _ change: ChannelChange, _ tag: String?
+    ) async throws -> AdministrationResponse {
+        let known = try await own(reference, tag)
+        let text = change.name ?? known.name.text
+        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+        let isServed = known.isServed || known.isAdded
+        let channel = try store.changeChannel(
+            known.id, name: name, settings: change.applied(to: known.settings), isServed: isServed)
+        if isServed, let server {
+            let served = configuration(known, token: nil)
+            for change in await bring(configuration(channel, token: nil), from: served, on: server) {
+                logger.notice("\(change)")
+            }
+        }
+        return .channel(try await line(channel))
+    }
+
+    func removeChannel(_ reference: ChannelReference, _ tag: String?) async throws -> AdministrationResponse {
+        let channel = try await own(reference, tag)
+        let line = try await line(channel)
+        try store.removeChannel(channel.id)
+        await server?.remove(channel.id, "the channel was removed")
+        logger.notice(
+            "a channel is removed",
+            metadata: ["channel": "\(channel.name)", "id": "\(channel.id)", "members": "\(line.members)"])
+        return .channel(line)
+    }
+
+    /// A channel that commands may change, because the configuration does not declare it.
+    private func own(_ reference: ChannelReference, _ tag: String?) async throws -> ChannelRecord {
+        let channel = try record(reference)
+        if let tag, try await line(channel).tag != tag {
+            throw RelayStoreError.changedSince("the channel '\(channel.name)'")
+        }
+        guard !channel.isDeclared else { throw RelayStoreError.declared(channel.name.text) }
+        return channel
+    }
+
+    private func configuration(_ channel: ChannelRecord, token: InvitationToken?) -> RelayChannelConfiguration {
+        channel.configuration(token: token, floors)
+    }
+
+    /// Has the relay serve a channel that it did not serve.
+    func serve(_ channel: ChannelRecord) async throws {
+        let configuration = configuration(channel, token: try store.standingToken(of: channel.id))
+        guard let server, await !server.serve(configuration) else { return }
+        throw RelayStateError(
+            description:
+                "the channel is created but not served: the relay has reached its limit of channels; restart it with fewer others"
+        )
+    }
+
+    // MARK: Repeated requests
+
+    /// The identifier of the channel that a request makes.
+    private func retryID(_ retry: String) throws -> ChannelID {
+        var bytes = Array(try retryBytes("channel", retry).prefix(ChannelID.byteCount))
+        // A UUID of version 8 (RFC 9562): its bits are the maker's own.
+        bytes[6] = bytes[6] & 0x0F | 0x80
+        bytes[8] = bytes[8] & 0x3F | 0x80
+        return ChannelID(bytes: bytes) ?? ChannelID()
+    }
+
+    /// Bytes that the same request has again and nobody else knows: a MAC of the name of the request.
+    func retryBytes(_ kind: String, _ retry: String) throws -> [UInt8] {
+        hmacSHA256(Array("\(kind)\0\(retry)".utf8), key: try store.retrySecret())
+    }
+}
+
+extension Duration {
+    /// What is behind the point is left out.
+    var wholeMilliseconds: Int64 { components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000 }
+}
