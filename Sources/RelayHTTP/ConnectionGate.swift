@@ -6,11 +6,13 @@ import MonotonicTime
 import NIOCore
 import Synchronization
 
-/// Closes the connections that have to go.
+/// Closes the connections that have to go, and at the end all of them.
 final class ConnectionGate: Sendable {
     private struct State {
         var admission: ConnectionAdmission
         var channels: [ConnectionAdmission.ID: any Channel] = [:]
+        var listener: (any Channel)?
+        var isOver = false
     }
 
     private let state: Mutex<State>
@@ -25,6 +27,7 @@ final class ConnectionGate: Sendable {
     /// Lets a new connection in, in the place of another one if there are too many; nil: it is not let in.
     func admit(_ channel: any Channel) -> ConnectionAdmission.ID? {
         let (id, dropped): (ConnectionAdmission.ID?, (any Channel)?) = state.withLock { state in
+            guard !state.isOver else { return (nil, nil) }
             switch state.admission.accept(from: address(of: channel), at: .now) {
             case .refuse: return (nil, nil)
             case .admit(let id, let dropping):
@@ -45,6 +48,24 @@ final class ConnectionGate: Sendable {
             $0.admission.closed(id)
             $0.channels[id] = nil
         }
+    }
+
+    /// The port is open.
+    func opened(_ listener: any Channel) {
+        let isOver = state.withLock { state in
+            state.listener = listener
+            return state.isOver
+        }
+        if isOver { listener.close(mode: .all, promise: nil) }
+    }
+
+    /// Closes the port and all connections.
+    func end() {
+        let channels = state.withLock { state in
+            state.isOver = true
+            return Array(state.channels.values) + (state.listener.map { [$0] } ?? [])
+        }
+        for channel in channels { channel.close(mode: .all, promise: nil) }
     }
 
     /// Whoever has one address of an IPv6 network can have all of its /64. Nil: a proxy.

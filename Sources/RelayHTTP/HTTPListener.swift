@@ -31,30 +31,30 @@ package enum HTTPListener {
         var quiet = logger
         // What the server says of itself is said better by the relay.
         quiet.logLevel = max(.warning, logger.logLevel)
+        let gate = ConnectionGate(admission, proxies: proxies)
         let server = Server(
-            childChannelSetup: AdmittedChannel(
-                base: child, gate: ConnectionGate(admission, proxies: proxies), timeouts: timeouts),
+            childChannelSetup: AdmittedChannel(base: child, gate: gate, timeouts: timeouts),
             configuration: ServerConfiguration(address: .hostname(address, port: Int(port))),
             onServerRunning: { channel in
+                gate.opened(channel)
                 await pauseWhenShort(channel, logger: logger)
                 await listening(channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0)
             }, eventLoopGroup: group, logger: quiet)
-        let result: Result<Void, any Error>
-        do {
-            try await withTaskCancellationHandler {
-                try await server.run()
-            } onCancel: {
-                Task { try await server.shutdownGracefully() }
-            }
-            result = .success(())
-        } catch let error as IOError {
-            // Its own description has the names of functions in it.
-            result = .failure(ListenFailure(reason: String(cString: strerror(error.errnoCode))))
-        } catch {
-            result = .failure(error)
+        // The server's task is not cancelled: a connection that it has accepted and does not serve any more ends the program
+        // (NIO's `NIOAsyncWriter` insists on being finished). Once all is closed, it has served them and returns.
+        let serving = Task { try await server.run() }
+        let result = await withTaskCancellationHandler {
+            await serving.result
+        } onCancel: {
+            gate.end()
         }
         if own == nil { try await group.shutdownGracefully() }
-        try result.get()
+        do {
+            try result.get()
+        } catch let error as IOError {
+            // Its own description has the names of functions in it.
+            throw ListenFailure(reason: String(cString: strerror(error.errnoCode)))
+        }
     }
 
     /// See `AcceptPauseHandler`. A channel that is closed already needs none.
