@@ -114,6 +114,23 @@ import Vocabulary
         #expect(sources[0].isDisjoint(with: sources[1]))
     }
 
+    /// The largest number there is, and then others.
+    private struct LargestFirst: RandomNumberGenerator, Sendable {
+        private var following = UInt64.max
+        mutating func next() -> UInt64 {
+            defer { following &+= 0x0123_4567 }
+            return following
+        }
+    }
+
+    @Test(arguments: 2...8) func `a source is its shard's, also of the largest number that is drawn`(count: Int) {
+        for number in 0..<count {
+            let place = RelayShardPlace(number: number, count: count, census: RelayCensus())
+            var secrets = RelaySecrets(LargestFirst(), of: place)
+            #expect(secrets.source().rawValue % UInt32(count) == UInt32(number))
+        }
+    }
+
     @Test func `connections are counted over all shards`() {
         var limits = Self.limits
         limits.connections = 3

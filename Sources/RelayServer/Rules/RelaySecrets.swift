@@ -17,8 +17,9 @@ struct RelaySecrets: Sendable {
     mutating func source() -> SSRC {
         while true {
             let drawn = UInt32.random(in: 1...UInt32.max, using: &generator)
-            let number = shard.count == 1 ? drawn : drawn / shard.count * shard.count &+ shard.number
-            if number > 0, sources.insert(SSRC(rawValue: number)).inserted { return SSRC(rawValue: number) }
+            let (number, isTooLarge) = (drawn / shard.count * shard.count).addingReportingOverflow(shard.number)
+            guard !isTooLarge, number > 0 else { continue }
+            if sources.insert(SSRC(rawValue: number)).inserted { return SSRC(rawValue: number) }
         }
     }
 
