@@ -127,7 +127,16 @@ public actor RelayClient: RelayLink, PushLink {
         self.logger = logger
         self.resolve = resolve
         self.route = route
-        core = RelayClientCore(invitation: invitation, displayName: displayName, mode: mode)
+        core = RelayClientCore(
+            invitation: invitation, displayName: displayName, mode: mode,
+            timestampAtZero: Self.timestampAtZero(of: identity))
+    }
+
+    /// Nobody else knows it, and it is the same after a restart.
+    private static func timestampAtZero(of identity: Identity) -> UInt32 {
+        hmacSHA256(Array("RTP time stamp".utf8), key: identity.privateKeyDER).prefix(4).reduce(0) {
+            $0 << 8 | UInt32($1)
+        }
     }
 
     deinit {

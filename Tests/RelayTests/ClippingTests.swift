@@ -35,7 +35,7 @@ private struct TalkerAndFloor {
 
     init(seed: UInt64) {
         random = SeededGenerator(seed: seed)
-        uplink = UplinkStateMachine(firstSequence: 65_000, firstTimestamp: .max - 100_000)
+        uplink = UplinkStateMachine(firstSequence: 65_000, timestampAtZero: .max - 148_000)
         _ = uplink.handle(.linkReady, at: now)
     }
 

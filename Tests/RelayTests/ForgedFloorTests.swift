@@ -18,7 +18,7 @@ import Vocabulary
         let link = try InvitationLink(
             host: "h", port: 1, channelName: DisplayName("Yard")!, channel: ChannelID(), token: InvitationToken(),
             pin: PublicKeyPin(subjectPublicKeyInfo: [1]))
-        core = RelayClientCore(invitation: link, displayName: DisplayName("Ann")!)
+        core = RelayClientCore(invitation: link, displayName: DisplayName("Ann")!, timestampAtZero: 7)
         _ = core.handle(.join, at: now)
         _ = core.handle(.connected, at: now)
     }

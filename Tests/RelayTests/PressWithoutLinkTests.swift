@@ -10,7 +10,7 @@ import Vocabulary
 private typealias Action = UplinkStateMachine.Action
 
 @Suite struct PressWithoutLinkTests {
-    private var machine = UplinkStateMachine(firstSequence: 65_530, firstTimestamp: 1_000)
+    private var machine = UplinkStateMachine(firstSequence: 65_530, timestampAtZero: 1_000 &- 5 * 48_000)
     private let start = Instant(nanoseconds: 5_000_000_000)
     private var now = Instant(nanoseconds: 5_000_000_000)
     private let first = FloorRequestID(rawValue: 1)

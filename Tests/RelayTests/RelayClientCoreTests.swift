@@ -16,7 +16,7 @@ import Testing
     }
 
     private func joining(_ link: InvitationLink) -> RelayClientCore {
-        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!)
+        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!, timestampAtZero: 7)
         _ = core.handle(.join, at: now)
         _ = core.handle(.connected, at: now)
         return core

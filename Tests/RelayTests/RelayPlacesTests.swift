@@ -143,7 +143,7 @@ import Testing
         let link = try InvitationLink(
             host: "relay.example", port: 1, channelName: DisplayName("c")!, channel: ChannelID(),
             token: InvitationToken(), pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!)
-        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!)
+        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!, timestampAtZero: 7)
         _ = core.handle(.join, at: now)
         _ = core.handle(.connected, at: now)
         let welcome = ServerMessage.Welcome(

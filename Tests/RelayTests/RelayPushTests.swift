@@ -287,7 +287,8 @@ private struct PushClientRig {
         let link = try! InvitationLink(
             host: "h", port: 1, channelName: DisplayName("c")!, channel: ChannelID(), token: InvitationToken(),
             pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!)
-        var core = RelayClientCore(invitation: link, displayName: DisplayName("c")!, mode: .pushOnly)
+        var core = RelayClientCore(
+            invitation: link, displayName: DisplayName("c")!, mode: .pushOnly, timestampAtZero: 7)
         let now = Instant(nanoseconds: 1)
         _ = core.handle(.join, at: now)
         guard case .send(.join(let join))? = core.handle(.connected, at: now).first else {

@@ -125,7 +125,8 @@ final class SimulatedWorld {
                 host: "relay", port: 1, channelName: channel.name, channel: channel.id, token: channel.token,
                 pin: .numbered(0))
             names.append("\(number)")
-            clients.append(RelayClientCore(invitation: link, displayName: DisplayName("\(number)")!))
+            clients.append(
+                RelayClientCore(invitation: link, displayName: DisplayName("\(number)")!, timestampAtZero: 7))
             clientConnections.append(nil)
             attempts.append(0)
             clientWakes.append(nil)

@@ -10,7 +10,9 @@ import Vocabulary
 private typealias Action = UplinkStateMachine.Action
 
 @Suite struct UplinkStateMachineTests {
-    private var machine = UplinkStateMachine(firstSequence: 65_530, firstTimestamp: 1_000)
+    /// Time stamp 1,000 is that of the beginning, at 5 s.
+    private static let timestampAtZero = 1_000 &- 5 * 48_000 as UInt32
+    private var machine = UplinkStateMachine(firstSequence: 65_530, timestampAtZero: timestampAtZero)
     private var now = Instant(nanoseconds: 5_000_000_000)
     private let first = FloorRequestID(rawValue: 1)
 
@@ -251,6 +253,49 @@ private typealias Action = UplinkStateMachine.Action
         #expect(media(rest).first?.timestamp == UInt32(20_200), "the RTP clock goes on through the pause")
     }
 
+    /// A burst whose frames were captured so many milliseconds after the beginning.
+    private mutating func timestamps(of number: UInt32, capturedAt times: [Double]) -> [UInt32] {
+        var actions = begin(number)
+        guard case .requestFloor(let request, _)? = actions.last else { return [] }
+        actions += machine.handle(.granted(request, duration: .seconds(60)), at: now)
+        for time in times {
+            let captured = Instant(nanoseconds: 5_000_000_000 + Int64(time * 1_000_000))
+            actions += machine.handle(.frame(.init(payload: [1], samples: 960, capturedAt: captured)), at: now)
+            actions += runDeadlines(for: .milliseconds(20))
+        }
+        _ = machine.handle(.end, at: now)
+        _ = machine.handle(.floorIdle, at: now)
+        return media(actions).map(\.timestamp)
+    }
+
+    /// The time stamps of 100 frames without a gap.
+    private func hundred(from first: UInt32) -> [UInt32] { (0..<100).map { first + 960 * UInt32($0) } }
+
+    @Test mutating func `what a sound card counts too much or too little does not add up over bursts`() {
+        // 100 frames of 20 ms in 1.95 s, so that the samples are 50 ms ahead of the clock: 2,400.
+        let fast = timestamps(of: 1, capturedAt: (0..<100).map { 19.5 * Double($0) })
+        #expect(fast == hundred(from: 1_000))
+        // At once afterwards time does not go back; after a pause it is the clock's again.
+        #expect(timestamps(of: 2, capturedAt: [1_960]) == [97_000])
+        #expect(timestamps(of: 3, capturedAt: [3_000]) == [145_000])
+        let slow = timestamps(of: 4, capturedAt: (0..<100).map { 4_000 + 20.5 * Double($0) })
+        #expect(slow == hundred(from: 193_000))
+        #expect(timestamps(of: 5, capturedAt: [7_000]) == [337_000])
+    }
+
+    @Test mutating func `the RTP clock goes on after a restart`() {
+        #expect(timestamps(of: 1, capturedAt: [0, 20]) == [1_000, 1_960])
+        machine = UplinkStateMachine(firstSequence: 9, timestampAtZero: Self.timestampAtZero)
+        _ = machine.handle(.linkReady, at: now)
+        #expect(timestamps(of: 1, capturedAt: [1_500]) == [73_000])
+        // Also when the machine has run for days, and the clock has gone round.
+        machine = UplinkStateMachine(firstSequence: 9, timestampAtZero: Self.timestampAtZero)
+        _ = machine.handle(.linkReady, at: now)
+        let days = 3 * 86_400_000
+        let after = UInt32(truncatingIfNeeded: 1_000 + days * 48)
+        #expect(timestamps(of: 1, capturedAt: [Double(days)]) == [after])
+    }
+
     @Test mutating func `what the microphone loses within a burst passes in its time stamps, and nothing else does`() {
         _ = begin()
         _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
@@ -303,7 +348,7 @@ private typealias Action = UplinkStateMachine.Action
     @Test func `every burst ends exactly once and every frame is accounted for, whatever happens`() {
         let seed = SeededGenerator.seed()
         var random = SeededGenerator(seed: seed)
-        var machine = UplinkStateMachine(firstSequence: 0, firstTimestamp: 0)
+        var machine = UplinkStateMachine(firstSequence: 0, timestampAtZero: 0)
         var now = Instant(nanoseconds: 1)
         var begun: UInt32 = 0
         var ended: [BurstID: TransmissionReport] = [:]
@@ -478,7 +523,7 @@ private typealias Action = UplinkStateMachine.Action
         #expect(due == now + FloorRequestPacer.pause)
         now = due ?? now
         #expect(requests(machine.handle(.deadline, at: now)) == 1)
-        machine = UplinkStateMachine(firstSequence: 0, firstTimestamp: 0)
+        machine = UplinkStateMachine(firstSequence: 0, timestampAtZero: 0)
         _ = machine.handle(.linkReady, at: now)
         flood(&machine, at: now)
         #expect(requests(machine.handle(.begin(BurstID(number: 2_000), priority: 255), at: now)) == 1)

@@ -13,9 +13,9 @@ struct HeardSpeech: Sendable {
     static let talkersMaximum = 8
     /// How long it is known how far a talker was heard: longer than a talker waits for the next host.
     static let memory: Duration = .seconds(10)
-    /// Maximum length of repeated speech, at 48 kHz. A larger difference comes from a client that was restarted and has
-    /// another clock.
-    static let overlapMaximum: Int32 = 6 * 48_000
+    /// How far back speech is repeated at most, at 48 kHz: a host that was cut off keeps the beginning of a burst that has
+    /// gone on elsewhere. A larger difference comes from a client that was restarted and has another clock.
+    static let overlapMaximum = 60 * 48_000
 
     private struct Entry: Sendable {
         var talker: String

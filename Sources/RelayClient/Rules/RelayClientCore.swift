@@ -70,14 +70,19 @@ public struct RelayClientCore {
     ///   - invitation: The relay, the channel and its secret.
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member.
-    public init(invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member) {
-        self.init(invitation: invitation, displayName: displayName, mode: mode, random: SecureRandom())
+    ///   - timestampAtZero: See `UplinkStateMachine.init`.
+    public init(
+        invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member, timestampAtZero: UInt32
+    ) {
+        self.init(
+            invitation: invitation, displayName: displayName, mode: mode, timestampAtZero: timestampAtZero,
+            random: SecureRandom())
     }
 
     /// A client that draws its random numbers from `random`, which only in a simulation may be another than the system's.
     init(
         invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member,
-        random: any RandomNumberGenerator & Sendable
+        timestampAtZero: UInt32, random: any RandomNumberGenerator & Sendable
     ) {
         var random = random
         self.invitation = invitation
@@ -87,8 +92,7 @@ public struct RelayClientCore {
         // Channels nearby are end-to-end ones, also for the member who has created it and stays where it is.
         if invitation.mediaKey != nil || invitation.web != nil { downlink.heard = HeardSpeech() }
         uplink = UplinkStateMachine(
-            firstSequence: UInt16.random(in: 0...UInt16.max, using: &random),
-            firstTimestamp: UInt32.random(in: 0...UInt32.max, using: &random))
+            firstSequence: UInt16.random(in: 0...UInt16.max, using: &random), timestampAtZero: timestampAtZero)
         self.random = random
     }
 

@@ -49,7 +49,9 @@ public struct UplinkStateMachine: Sendable {
     private var nextSequence: UInt16
     private var nextTimestamp: UInt32
     private var pacer = FloorRequestPacer()
-    private var lastFrameAt: Instant?
+    /// The time stamp of the microphone's clock at its origin.
+    private let timestampAtZero: UInt32
+    private var lastFrameAt = Instant.zero
     /// What was sent of the burst on the floor, and is not acknowledged; only while bursts are resumed.
     private var unheard = UnacknowledgedFrames()
     /// Whether a burst that has the floor continues over the next connection, from the last acknowledged frame.
@@ -62,10 +64,13 @@ public struct UplinkStateMachine: Sendable {
     ///
     /// - Parameters:
     ///   - firstSequence: Where RTP sequence numbers start; random (RFC 3550).
-    ///   - firstTimestamp: Where RTP time stamps start; random.
-    public init(firstSequence: UInt16, firstTimestamp: UInt32) {
+    ///   - timestampAtZero: The RTP time stamp at the origin of `Instant`; random, and the same after a restart. A clock that began
+    ///     anywhere at each start could begin shortly before where it was, and listeners would take what is said for something that
+    ///     they have heard (docs/relay-protocol.md, section 20).
+    public init(firstSequence: UInt16, timestampAtZero: UInt32) {
         nextSequence = firstSequence
-        nextTimestamp = firstTimestamp
+        self.timestampAtZero = timestampAtZero
+        nextTimestamp = timestampAtZero
     }
 
     /// Whether nothing is on its way.
@@ -342,9 +347,13 @@ public struct UplinkStateMachine: Sendable {
     /// Gives the frame its sequence number and time stamp. Between bursts, and across samples that the microphone lost,
     /// the RTP clock follows the microphone's clock.
     private mutating func place(_ frame: OutgoingFrame, isFirst: Bool) -> MediaFrame {
-        if let lastFrameAt, frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
-            let pause = (frame.capturedAt - lastFrameAt).nanoseconds / 1_000 * 48 / 1_000
-            nextTimestamp &+= UInt32(truncatingIfNeeded: pause)
+        if frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
+            let pause = Self.samples(frame.capturedAt - lastFrameAt)
+            let following = nextTimestamp &+ UInt32(truncatingIfNeeded: pause)
+            // By how much the samples of all bursts were more than their time, which does not add up.
+            let clock = timestampAtZero &+ UInt32(truncatingIfNeeded: Self.samples(frame.capturedAt - .zero))
+            let excess = isFirst ? min(following.timestampDistance(from: clock), pause) : 0
+            nextTimestamp = following &- UInt32(truncatingIfNeeded: excess)
         }
         defer {
             if !seededFault("a-packet-has-the-number-of-the-one-before") { nextSequence &+= 1 }
@@ -354,6 +363,8 @@ public struct UplinkStateMachine: Sendable {
         return MediaFrame(
             sequence: nextSequence, timestamp: nextTimestamp, marker: isFirst, payload: frame.payload)
     }
+
+    private static func samples(_ time: Duration) -> Int { Int(time.nanoseconds / 1_000 * 48 / 1_000) }
 
     private func release(_ index: Int) -> Action {
         .releaseFloor(bursts[index].requestID, lastSequence: bursts[index].lastSequence)

@@ -25,11 +25,13 @@ export class Session {
    */
   constructor(options) {
     Object.assign(this, { clock: () => performance.now(), Socket: globalThis.WebSocket }, options);
-    const [sequence, timestamp] = crypto.getRandomValues(new Uint32Array(2));
+    const [sequence] = crypto.getRandomValues(new Uint16Array(1));
+    // Goes on when the page is loaded again (docs/relay-protocol.md, section 20).
+    const timestamp = Date.now() * 48 >>> 0;
     this.link = new LinkRules();
     this.floor = new Floor();
     this.hearing = new HearingWatch();
-    this.uplink = new Uplink(sequence & 0xffff, timestamp);
+    this.uplink = new Uplink(sequence, timestamp);
     this.keyring = new Keyring(this.invitation.key);
     this.questions = new Questions({ clock: this.clock, send: (kind, fields) => this.#send(kind, fields) });
     this.listener = new Listener({

@@ -23,6 +23,8 @@ final class Device {
     let number: Int
     let name: String
     let pin: PublicKeyPin
+    /// Of its member's RTP clock.
+    var timestampAtZero: UInt32 { 0x1234_5678 &* UInt32(number + 1) }
     let path: NetworkPath
     private(set) var network: MachineNetwork!
     let buttons: [Button]

@@ -48,9 +48,9 @@ final class Process {
     }
 
     func start() {
-        nearby?.start()
+        let hosted = nearby?.start()
         let kept = device.disk.expected
-        let found = director.start()
+        let found = director.start(hosted: hosted)
         if kept != found { world.fail("L", "\(name) finds another channel to restore than was kept") }
         if let found, device.isOpen, director.machine.active?.uuid != found.channelUUID {
             world.fail("L", "\(name) does not restore the channel that it was on")

@@ -32,13 +32,16 @@ final class ProcessDirector {
             channels: process.device.configured, relayCarriesPushes: false, isOpen: process.device.isOpen)
     }
 
+    /// - Parameter hosted: The invitation to the channel that this machine hosts, which takes the place of that of the last run.
     /// - Returns: What the disk had to restore.
-    func start() -> RestorationRecord? {
+    func start(hosted: InvitationLink?) -> RestorationRecord? {
         channel.observers.append { [unowned self] event in observed(event) }
         let kept = device.disk.record.load()
         if let problem = kept.problem { world.note(process.name, "\(problem)") }
         let chosen = device.disk.choice.load().record?.channelUUID
-        step(.started(restoring: kept.record.map { ChannelMembership($0) }, chosen: chosen))
+        var restored = kept.record.map { ChannelMembership($0) }
+        if let hosted, restored?.uuid == hosted.channel.uuid { restored?.link = hosted }
+        step(.started(restoring: restored, chosen: chosen))
         return kept.record
     }
 

@@ -42,9 +42,12 @@ final class ProcessNearby {
     // MARK: Start and end
 
     /// The creator's machine serves the channel again.
-    func start() {
-        guard isCreator, site.isThere else { return }
+    ///
+    /// - Returns: The invitation to it, for this machine itself.
+    func start() -> InvitationLink? {
+        guard isCreator, site.isThere else { return nil }
         serveAsCreator()
+        return site.link(at: loopback(host))
     }
 
     /// `pttctl nearby create`.

@@ -53,6 +53,7 @@ final class SimulatedLink {
         process.linksMade += 1
         core = RelayClientCore(
             invitation: invitation, displayName: DisplayName("device \(device.number)") ?? invitation.channelName,
+            timestampAtZero: device.timestampAtZero,
             random: device.world.random("link \(device.number) \(process.life) \(process.linksMade)"))
     }
 

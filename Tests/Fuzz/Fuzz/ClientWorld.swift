@@ -42,7 +42,8 @@ struct ClientWorld {
                 channel: ChannelID(), token: token, pin: pin,
                 mediaKey: isEndToEnd ? MediaKey(epoch: 0, baseKey: Self.secret) : nil)
         else { fatalError("the link is one") }
-        core = RelayClientCore(invitation: link, displayName: DisplayName(cleaning: "Ann", fallback: "Ann"))
+        core = RelayClientCore(
+            invitation: link, displayName: DisplayName(cleaning: "Ann", fallback: "Ann"), timestampAtZero: 7)
     }
 
     /// Carries out all that the input says, and leaves.

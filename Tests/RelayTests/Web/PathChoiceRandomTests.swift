@@ -243,7 +243,8 @@ private struct MovingWorld {
             host: "h", port: 1, channelName: DisplayName("c")!, channel: ChannelID(), token: InvitationToken(),
             pin: PublicKeyPin([UInt8](repeating: 0, count: 32))!, web: WebPlace(port: 443))
         core = RelayClientCore(
-            invitation: link, displayName: DisplayName("c")!, mode: .member, random: SeededGenerator(seed: seed))
+            invitation: link, displayName: DisplayName("c")!, mode: .member, timestampAtZero: 7,
+            random: SeededGenerator(seed: seed))
         core.hasOtherPath = true
         core.isReliable = true
         handle(.join)

@@ -65,6 +65,17 @@ test("a member joins, talks, and is heard from the first word to the last", asyn
   assert.ok(member.media[0].at >= request.at && release.at >= member.media.at(-1).at);
 });
 
+test("the RTP clock of a page that is loaded again is ahead of the one before, by the time between them", async () => {
+  const channel = relay.channel("Again"), identity = await makeIdentity();
+  const before = await session(channel, "Ann", identity);
+  const [first, at] = [before.uplink.timestamp, Date.now()];
+  before.stop();
+  await new Promise(resolve => setTimeout(resolve, 30));
+  const again = await session(channel, "Ann", identity);
+  const ahead = again.uplink.timestamp - first | 0;
+  assert.ok(ahead >= 29 * 48 && ahead <= (Date.now() - at + 1000) * 48, `${ahead} samples`);
+});
+
 test("end-to-end channels use the link's key, and refuse one from the relay", async () => {
   const channel = relay.channel("Sealed", { isEndToEnd: true });
   const ann = await session(channel), bob = await session(channel, "Bob");
