@@ -11,7 +11,7 @@ public final class PlacesFile: Sendable {
 
     private let path: String
     private let logger: Logger
-    private let writer: LatestValueWriter<String>
+    private let writer: LatestValueWriter<@Sendable () -> String>
 
     /// The file `path`, whose directory is there.
     ///
@@ -24,7 +24,7 @@ public final class PlacesFile: Sendable {
         writer = LatestValueWriter(on: loop) { text in
             do throws(FileError) {
                 // The reader finds out what a power failure leaves of it.
-                try AtomicFile.write(Array(text.utf8), to: path, isSecret: true, waits: false)
+                try AtomicFile.write(Array(text().utf8), to: path, isSecret: true, waits: false)
                 hasFailed.withLock { $0 = false }
             } catch {
                 let isNews = hasFailed.withLock { hasFailed in
@@ -48,6 +48,6 @@ public final class PlacesFile: Sendable {
         }
     }
 
-    /// Writes that, a moment later, unless newer text comes before.
-    public func keep(_ text: String) { writer.put(text) }
+    /// Makes the text on the loop that may wait, and writes it.
+    public func keep(_ text: @escaping @Sendable () -> String) { writer.put(text) }
 }

@@ -43,12 +43,13 @@ public struct RelayServerConfiguration: Sendable {
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
-    /// Told, on the relay's loop, where its connections are, whenever that has changed, and at most every `placesInterval`: text of a line of
-    /// 200 bytes at most for each. Keep it, and give it to the next start as `formerPlaces`. Nil: nobody keeps it.
-    public var keepPlaces: (@Sendable (String) -> Void)?
+    /// Told, on the relay's loop, that its connections are elsewhere, at most every `placesInterval`. What it gets makes a text of a line of
+    /// 200 bytes at most for each. That takes a moment for thousands: call it on another thread. Keep the text, and give it to the next
+    /// start as `formerPlaces`. Nil: nobody keeps it.
+    public var keepPlaces: (@Sendable (_ text: @escaping @Sendable () -> String) -> Void)?
     /// See `keepPlaces`.
     public var placesInterval: Duration = .seconds(2)
-    /// The last text that `keepPlaces` got before an earlier relay with the same `transportKeys` ended or was killed.
+    /// The last text for `keepPlaces` from before an earlier relay with the same `transportKeys` ended or was killed.
     /// The relay informs the former connections, so that idle clients reconnect, too. Invalid parts of the text are
     /// ignored.
     public var formerPlaces = ""

@@ -1,6 +1,8 @@
 // A relay that is killed: members that have nothing to say hear of it from the next start.
+import Logging
 import MonotonicTime
 import QUIC
+import Reactor
 import RelayProtocol
 import Synchronization
 import TestSupport
@@ -34,7 +36,7 @@ import Testing
             channel: earlier?.channel, keys: earlier?.configuration.transportKeys ?? .generate()
         ) {
             $0.workers = workers
-            $0.keepPlaces = { kept.keep($0) }
+            $0.keepPlaces = { kept.keep($0()) }
             $0.placesInterval = .milliseconds(50)
             $0.formerPlaces = former
         }
@@ -117,6 +119,31 @@ import Testing
         #expect(kept.last != before && kept.lines == 2)
         await bob.client.leave()
         try await kept.wait(for: 1)
+        await relay.server.stop()
+    }
+
+    @Test func `the text for the file is made and written by the thread that may wait`() async throws {
+        let folder = try TemporaryFolder()
+        let disk = try EventLoop(name: "disk")
+        defer { disk.stop() }
+        let file = PlacesFile(
+            folder.path + "/places", on: disk, logger: Logger(label: "places") { _ in SwiftLogNoOpLogHandler() })
+        let relay = try await TestRelay {
+            $0.placesInterval = .milliseconds(20)
+            $0.keepPlaces = { text in
+                #expect(!disk.isCurrent)
+                file.keep {
+                    #expect(disk.isCurrent)
+                    return text()
+                }
+            }
+        }
+        let alice = try await TestClient.joined("Alice", relay)
+        let bob = try await TestClient.joined("Bob", relay)
+        try await relay.wait { file.read().split(separator: "\n").compactMap { QUICPeerPlace(text: $0) }.count == 2 }
+        await bob.client.leave()
+        try await relay.wait { file.read().split(separator: "\n").count == 1 }
+        await alice.client.leave()
         await relay.server.stop()
     }
 

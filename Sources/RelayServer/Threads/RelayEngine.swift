@@ -246,12 +246,17 @@ final class RelayEngine: @unchecked Sendable {
 
     // MARK: Places of connections
 
-    /// Has `keep` called with where the connections are, a moment after that has changed.
-    private func keepPlaces(every interval: Duration, _ keep: @escaping @Sendable (String) -> Void) {
+    /// Has `keep` called a moment after it has changed where the connections are.
+    private func keepPlaces(
+        every interval: Duration, _ keep: @escaping @Sendable (_ text: @escaping @Sendable () -> String) -> Void
+    ) {
         let loop = loop
         places = ConnectionPlaces { [weak self] in
             loop.execute { [weak self] in
-                loop.schedule(after: interval) { [weak self] in if let places = self?.places { keep(places.take()) } }
+                loop.schedule(after: interval) { [weak self] in
+                    guard let places = self?.places else { return }
+                    keep { places.take() }
+                }
             }
         }
     }
