@@ -132,7 +132,7 @@ public actor RelayClient: RelayLink, PushLink {
             timestampAtZero: Self.timestampAtZero(of: identity))
     }
 
-    /// Nobody else knows it, and it is the same after a restart.
+    /// The RTP time stamp at the origin of `Instant`: a secret of the member, and the same after a restart.
     private static func timestampAtZero(of identity: Identity) -> UInt32 {
         hmacSHA256(Array("RTP time stamp".utf8), key: identity.privateKeyDER).prefix(4).reduce(0) {
             $0 << 8 | UInt32($1)

@@ -40,8 +40,8 @@ package enum HTTPListener {
                 await pauseWhenShort(channel, logger: logger)
                 await listening(channel.localAddress?.port.flatMap { UInt16(exactly: $0) } ?? 0)
             }, eventLoopGroup: group, logger: quiet)
-        // The server's task is not cancelled: a connection that it has accepted and does not serve any more ends the program
-        // (NIO's `NIOAsyncWriter` insists on being finished). Once all is closed, it has served them and returns.
+        // Cancelling the server's task would drop connections that it has accepted and not served yet, and NIO ends the program
+        // for each of them (`NIOAsyncWriter`). So the gate closes everything, and the server returns when it has served them.
         let serving = Task { try await server.run() }
         let result = await withTaskCancellationHandler {
             await serving.result

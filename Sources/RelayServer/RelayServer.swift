@@ -43,13 +43,13 @@ public struct RelayServerConfiguration: Sendable {
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
-    /// Told, on the relay's loop, that its connections are elsewhere, at most every `placesInterval`. What it gets makes a text of a line of
-    /// 200 bytes at most for each. That takes a moment for thousands: call it on another thread. Keep the text, and give it to the next
-    /// start as `formerPlaces`. Nil: nobody keeps it.
+    /// Called on the relay's loop when connections have come, gone or moved, at most every `placesInterval`. Its argument makes the text
+    /// to keep: a line of 200 bytes at most for each connection. That takes a while for thousands, so call the argument on a thread that
+    /// may wait. The next start gets the text as `formerPlaces`. Nil: nobody keeps it.
     public var keepPlaces: (@Sendable (_ text: @escaping @Sendable () -> String) -> Void)?
     /// See `keepPlaces`.
     public var placesInterval: Duration = .seconds(2)
-    /// The last text for `keepPlaces` from before an earlier relay with the same `transportKeys` ended or was killed.
+    /// The last text that `keepPlaces` was to keep before an earlier relay with the same `transportKeys` ended or was killed.
     /// The relay informs the former connections, so that idle clients reconnect, too. Invalid parts of the text are
     /// ignored.
     public var formerPlaces = ""

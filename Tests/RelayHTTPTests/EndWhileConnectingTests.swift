@@ -6,15 +6,15 @@ import Testing
 
 @testable import RelayHTTP
 
-/// Threads that connect, one connection after the other, until they are told to stop.
+/// Tasks that connect, one connection after the other, until they are told to stop.
 private final class Crowd: Sendable {
     private let isOver = Mutex(false)
     private let connected = Mutex(0)
 
     var count: Int { connected.withLock { $0 } }
 
-    func start(_ threads: Int, to port: UInt16) -> [Task<Void, Never>] {
-        (0..<threads).map { _ in
+    func start(_ count: Int, to port: UInt16) -> [Task<Void, Never>] {
+        (0..<count).map { _ in
             Task.detached {
                 while !self.isOver.withLock({ $0 }) {
                     let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)

@@ -13,8 +13,9 @@ struct HeardSpeech: Sendable {
     static let talkersMaximum = 8
     /// How long it is known how far a talker was heard: longer than a talker waits for the next host.
     static let memory: Duration = .seconds(10)
-    /// How far back speech is repeated at most, at 48 kHz: a host that was cut off keeps the beginning of a burst that has
-    /// gone on elsewhere. A larger difference comes from a client that was restarted and has another clock.
+    /// Samples at 48 kHz; speech that is further back is not taken for repeated. It is a whole burst of the usual limit,
+    /// because a host that was cut off keeps the beginning of a burst that has continued on another host. A larger
+    /// difference comes from a client that was restarted and has another clock.
     static let overlapMaximum = 60 * 48_000
 
     private struct Entry: Sendable {

@@ -350,7 +350,7 @@ public struct UplinkStateMachine: Sendable {
         if frame.capturedAt > lastFrameAt + (isFirst ? .zero : Self.gapMinimum) {
             let pause = Self.samples(frame.capturedAt - lastFrameAt)
             let following = nextTimestamp &+ UInt32(truncatingIfNeeded: pause)
-            // By how much the samples of all bursts were more than their time, which does not add up.
+            // By how much the time stamps are ahead of the clock: what a sound card counts too fast must not add up over bursts.
             let clock = timestampAtZero &+ UInt32(truncatingIfNeeded: Self.samples(frame.capturedAt - .zero))
             let excess = isFirst ? min(following.timestampDistance(from: clock), pause) : 0
             nextTimestamp = following &- UInt32(truncatingIfNeeded: excess)
