@@ -131,7 +131,8 @@ let package = Package(
             // Not compiled here: the source of Generated/, and how it is made.
             exclude: ["relay.proto", "Makefile"]),
         module("QUIC", ["CLinux", "CGnuTLS", "CNgtcp2", "MonotonicTime", "Reactor", "Cryptography", log]),
-        module("WebSocketClient", ["Reactor"] + webSocket),
+        module("WebSockets", ["Reactor"]),
+        module("WebSocketClient", ["WebSockets", "Reactor"] + webSocket),
         module("DBus", ["CDBus", "MonotonicTime", "Reactor", log]),
         module("LinuxInput", ["CEvdev", "CUdev", "CLinux", "MonotonicTime", "Reactor", log]),
 
@@ -149,7 +150,7 @@ let package = Package(
         module(
             "RelayClient",
             [
-                "QUIC", "WebSocketClient", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime",
+                "QUIC", "WebSockets", "RelayProtocol", "SFrame", "Cryptography", "Vocabulary", "MonotonicTime",
                 "Reactor", log,
             ]),
 
@@ -207,7 +208,7 @@ let package = Package(
             "pttd",
             [
                 "Bridge", "DaemonAPI", "Headsets", "Accessories", "AccessorySetup", "ChannelService", "RelayClient",
-                "WebSocketClient", "RelayServer",
+                "WebSockets", "WebSocketClient", "RelayServer",
                 "BlueZ", "DBus",
                 "Audio", "QUIC", "PushToTalkCore", "RelayProtocol", "Cryptography", "Settings", "Files",
                 "Vocabulary", "MonotonicTime",
@@ -268,7 +269,7 @@ let package = Package(
             ["MonotonicTime", "Reactor", "Cryptography", "CGnuTLS", "CLinux", "CNgtcp2", log]),
         tests(
             "WebSocketClient", named: "WebSocketClient",
-            ["WebTestSupport", "Cryptography", "Reactor"] + webSocket),
+            ["WebSockets", "WebTestSupport", "Cryptography", "Reactor"] + webSocket),
         tests("DBus", named: "DBus", ["BusTestSupport", "CDBus", "MonotonicTime", "Reactor", log]),
         tests("LinuxInput", named: "LinuxInput", ["CEvdev", "CLinux", "MonotonicTime", "Reactor", log]),
         tests("BlueZ", named: "BlueZ", ["FakeBlueZ", "BusTestSupport", "DBus", "MonotonicTime", "Reactor", log]),
@@ -325,8 +326,8 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "RelayWeb", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol", "SFrame",
-                "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", log,
+                "RelayClient", "RelayWeb", "WebSockets", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol",
+                "SFrame", "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", log,
             ]),
         tests("RelayWeb", named: "RelayWeb", [.product(name: "NIOHTTP1", package: "swift-nio")]),
         tests(
@@ -350,7 +351,7 @@ let package = Package(
             "pttd", named: "pttd",
             [
                 "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient",
-                "WebSocketClient",
+                "WebSockets",
                 "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",
                 "Calls", "ChannelService", "Recordings", "Cryptography", "PTTBus", "PushToTalkCore", "SpokenPrompts",

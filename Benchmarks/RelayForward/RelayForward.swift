@@ -56,7 +56,7 @@ struct RelayForward {
             let name = DisplayName(cleaning: "Member \(number)", fallback: "Member")
             let client = RelayClient(
                 invitation: link, identity: try Identity(generating: name.text), displayName: name,
-                loop: number == 0 ? talking : hearing, logger: quiet)
+                openWebSocket: nil, loop: number == 0 ? talking : hearing, logger: quiet)
             let isMeasured = number == 1
             await client.setEventHandler { event in
                 guard case .frame(let frame) = event else { return }

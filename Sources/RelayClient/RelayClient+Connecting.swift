@@ -5,7 +5,7 @@ import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
-import WebSocketClient
+import WebSockets
 
 extension RelayClient {
     /// Begins an attempt.
@@ -30,6 +30,7 @@ extension RelayClient {
     /// Where links over TLS are taken, as far as is known: from the relay itself, from the invitation, or from an earlier start. Nil:
     /// nowhere.
     private var webPlace: RelayPlace? {
+        guard openWebSocket != nil else { return nil }
         let relay = core.relay
         let known = core.webPlace ?? relay.web ?? resumption.web(of: relay, for: identity.pin)
         return known?.place(besides: relay.host)
@@ -58,7 +59,7 @@ extension RelayClient {
 
     /// After each event of the rules: whether it is quiet, and whether there may be another path by now.
     func followChoice() {
-        if !choice.hasTLS, core.webPlace != nil {
+        if !choice.hasTLS, webPlace != nil {
             choice.hasTLS = true
             core.hasOtherPath = choice.hasAlternative
         }
@@ -201,12 +202,12 @@ extension RelayClient {
 
     /// Begins a link over TLS. Names are looked up on the way, by a proxy if there is one.
     private func connectOverTLS() {
-        guard let place = webPlace else { return }
+        guard let openWebSocket, let place = webPlace else { return }
         let request = WebSocketRequest(
             host: place.host, port: place.port, path: WebLinkLimits.path, subprotocol: WebLinkLimits.subprotocol,
             proxy: network.proxy.proxy(for: place.host), messageBytesMaximum: WebLinkLimits.messageBytes)
         transports[.tls] = WebTransport(
-            request, relay: core.relay, identity: identity, client: self, logger: logger)
+            request, by: openWebSocket, relay: core.relay, identity: identity, client: self, logger: logger)
     }
 
     // MARK: What the transports tell

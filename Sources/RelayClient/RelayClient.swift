@@ -6,6 +6,7 @@ import QUIC
 import Reactor
 import RelayProtocol
 import Vocabulary
+import WebSockets
 
 /// The link to a channel of our own relay, from an invitation.
 ///
@@ -53,6 +54,8 @@ public actor RelayClient: RelayLink, PushLink {
     /// What the rules of the path were told last.
     var isQuiet = false
     let network: RelayNetwork
+    /// Nil: there are no links over TLS.
+    let openWebSocket: WebSocketOpener?
     /// How the relay is reached now; nil: it is not.
     public internal(set) var path: RelayPath? {
         didSet {
@@ -102,26 +105,29 @@ public actor RelayClient: RelayLink, PushLink {
     ///   - mode: Whether to be a member of the channel, or to get pushes only.
     ///   - resumption: Where the relay's tickets are kept, by which a connection begins a round trip sooner.
     ///   - network: How the relay may be reached.
+    ///   - openWebSocket: Opens the WebSockets of links over TLS; nil: there are none of those.
     ///   - loop: What it lives on.
     public init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic, loop: EventLoop,
-        logger: Logger
+        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic,
+        openWebSocket: WebSocketOpener?, loop: EventLoop, logger: Logger
     ) {
         self.init(
             invitation: invitation, identity: identity, displayName: displayName, mode: mode, resumption: resumption,
-            network: network, loop: loop, logger: logger, resolve: SocketAddress.resolve)
+            network: network, openWebSocket: openWebSocket, loop: loop, logger: logger, resolve: SocketAddress.resolve)
     }
 
     init(
         invitation: InvitationLink, identity: Identity, displayName: DisplayName, mode: RelayClientMode = .member,
-        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic, loop: EventLoop,
-        logger: Logger, resolve: @escaping Resolver, route: @escaping Router = NetworkRoute.toward,
+        resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic,
+        openWebSocket: WebSocketOpener?, loop: EventLoop, logger: Logger, resolve: @escaping Resolver,
+        route: @escaping Router = NetworkRoute.toward,
         pathTimes: PathChoiceStateMachine.Times = .init()
     ) {
         self.identity = identity
         self.resumption = resumption
         self.network = network
+        self.openWebSocket = openWebSocket
         choice = PathChoiceStateMachine(network.transport, times: pathTimes)
         self.loop = loop
         self.logger = logger

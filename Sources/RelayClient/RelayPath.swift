@@ -1,5 +1,5 @@
 // The path that a link takes to its relay, and what the user allows of it.
-import WebSocketClient
+import WebSockets
 
 /// The connection that a link uses, for the user to read.
 public enum RelayPath: Hashable, Sendable, CustomStringConvertible {

@@ -2,6 +2,7 @@
 import NIOCore
 import NIOPosix
 import NIOWebSocket
+import WebSockets
 
 /// Hands messages to the connection, answers pings, and tells how the WebSocket ends.
 final class MessageHandler: ChannelInboundHandler {

@@ -5,6 +5,7 @@ import NIOPosix
 import NIOSSL
 import NIOTLS
 import NIOWebSocket
+import WebSockets
 
 #if canImport(Glibc)
 import Glibc

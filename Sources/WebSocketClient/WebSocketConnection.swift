@@ -3,23 +3,13 @@ import NIOCore
 import NIOWebSocket
 import Reactor
 import Synchronization
+import WebSockets
 
-/// A connection to a WebSocket server over TLS. It connects from `init` on, and is closed by `close`, or ends by itself.
-///
-/// TLS accepts any certificate: its user has to prove inside who the other end is. All calls are made on the user's
-/// loop, and all events come there, in order and several at a time; none comes after `close`, or after `ended`.
-public final class WebSocketConnection: Sendable {
-    /// What may happen.
-    public enum Event: Sendable, Equatable {
-        /// Messages can be sent and received.
-        case opened
-        /// A binary message came.
-        case message([UInt8])
-        /// There is room again, after `hasRoom` was false.
-        case room
-        /// It is over.
-        case ended(WebSocketEnd)
-    }
+/// A connection to a WebSocket server over TLS. TLS accepts any certificate: its user has to prove inside who the other
+/// end is.
+public final class WebSocketConnection: WebSocket {
+    /// For what opens WebSockets without knowing this module.
+    public static let opener: WebSocketOpener = { WebSocketConnection($0, loop: $1, handler: $2) }
 
     /// What is handed over and not yet taken by the kernel may be so much; beyond it, its user keeps what waits.
     public static let roomBytes = 2_048
@@ -42,7 +32,7 @@ public final class WebSocketConnection: Sendable {
         /// Given to it, or about to be, and not taken by the kernel.
         var unwritten = 0
         var wantsRoom = false
-        var untold: [Event] = []
+        var untold: [WebSocketEvent] = []
         var untoldBytes = 0
         var isTelling = false
         var isPaused = false
@@ -50,7 +40,7 @@ public final class WebSocketConnection: Sendable {
 
     let request: WebSocketRequest
     private let loop: Reactor.EventLoop
-    private let handler: @Sendable (Event) -> Void
+    private let handler: @Sendable (WebSocketEvent) -> Void
     private let state = Mutex(State())
 
     /// Begins to connect.
@@ -58,7 +48,9 @@ public final class WebSocketConnection: Sendable {
     /// - Parameters:
     ///   - loop: The loop of its user.
     ///   - handler: Called there with each event, never from within a call.
-    public init(_ request: WebSocketRequest, loop: Reactor.EventLoop, handler: @escaping @Sendable (Event) -> Void) {
+    public init(
+        _ request: WebSocketRequest, loop: Reactor.EventLoop, handler: @escaping @Sendable (WebSocketEvent) -> Void
+    ) {
         self.request = request
         self.loop = loop
         self.handler = handler
@@ -67,7 +59,7 @@ public final class WebSocketConnection: Sendable {
 
     // MARK: The user's side
 
-    /// Whether what is sent now goes to the kernel soon. When it is false, `room` comes once it is true again.
+    /// Whether less waits than `roomBytes`.
     public var hasRoom: Bool {
         state.withLock { state in
             let hasRoom = state.unwritten < Self.roomBytes
@@ -76,7 +68,7 @@ public final class WebSocketConnection: Sendable {
         }
     }
 
-    /// Sends a binary message. No effect before `opened`, and after the end.
+    /// Hands the message to NIO's thread.
     public func send(_ message: [UInt8]) {
         let channel: (any Channel)? = state.withLock { state in
             guard state.isOpen, !state.isOver else { return nil }
@@ -89,8 +81,8 @@ public final class WebSocketConnection: Sendable {
         channel?.eventLoop.execute { self.write() }
     }
 
-    /// Closes it with that code and reason, after what was sent. No event follows.
-    public func close(code: UInt16, reason: String = "") {
+    /// Sends a Close frame, and waits `closingTime` for that of the other end.
+    public func close(code: UInt16, reason: String) {
         let channel: (any Channel)? = state.withLock { state in
             guard !state.isOver else { return nil }
             state.isOver = true
@@ -111,7 +103,7 @@ public final class WebSocketConnection: Sendable {
 
     private func tellAll() {
         while true {
-            let event: Event? = state.withLock { state in
+            let event: WebSocketEvent? = state.withLock { state in
                 guard !state.untold.isEmpty else {
                     state.isTelling = false
                     return nil
@@ -152,7 +144,7 @@ public final class WebSocketConnection: Sendable {
     }
 
     /// Tells the user of an event, with those that follow soon.
-    func tell(_ event: Event) {
+    func tell(_ event: WebSocketEvent) {
         let (mustTell, paused): (Bool, (any Channel)?) = state.withLock { state in
             guard !state.isOver else { return (false, nil) }
             state.untold.append(event)

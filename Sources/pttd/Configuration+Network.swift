@@ -2,7 +2,7 @@
 import Glibc
 import RelayClient
 import Settings
-import WebSocketClient
+import WebSockets
 
 extension Configuration {
     mutating func readNetwork(_ root: SettingsTable) {

@@ -10,7 +10,7 @@ import RelayClient
 import RelayProtocol
 import Settings
 import SpokenPrompts
-import WebSocketClient
+import WebSockets
 
 /// The daemon's configuration. Everything has a default: without a file, `pttd` hosts a relay of its own.
 struct Configuration {

@@ -19,6 +19,7 @@ import Recordings
 import RelayClient
 import RelayProtocol
 import SystemUI
+import WebSocketClient
 
 extension Daemon {
     /// Everything between the buses, the relay and the sound devices.
@@ -143,7 +144,8 @@ extension Daemon {
                     let client = RelayClient(
                         invitation: link, identity: identity,
                         displayName: DisplayName(configuration.displayName) ?? link.channelName, mode: mode,
-                        resumption: resumption, network: network, loop: loop, logger: Logger(label: "pttd.relay"))
+                        resumption: resumption, network: network, openWebSocket: WebSocketConnection.opener,
+                        loop: loop, logger: Logger(label: "pttd.relay"))
                     if mode == .member { nearby.assumeIsolated { $0.linkMade(client, to: link) } }
                     return client
                 },

@@ -8,7 +8,8 @@ do {
         "CSodium", "CNgtcp2", "CPulse", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings",
         "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
-        "Calls", "PTTBus", "Audio", "Nearby", "WebSocketClient", "RelayClient", "Recordings", "Accessories",
+        "Calls", "PTTBus", "Audio", "Nearby", "WebSockets", "WebSocketClient", "RelayClient", "Recordings",
+        "Accessories",
         "AccessorySetup",
         "ChannelService", "Headsets", "RelayServer", "Bridge", "SpokenPrompts", "TestSupport",
     ]
@@ -34,7 +35,7 @@ do {
             ],
             [
                 "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "Headsets", "PushToTalkCore", "Recordings",
-                "RelayClient", "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary", "WebSocketClient",
+                "RelayClient", "RelayProtocol", "Settings", "SpokenPrompts", "Vocabulary", "WebSockets",
             ]),
         part(
             "pttrelay",

@@ -173,8 +173,8 @@ final class EndpointRig: Sendable {
         loop = try EventLoop(name: "client")
         client = RelayClient(
             invitation: try await relay.invitation(for: channel.id, host: "127.0.0.1"),
-            identity: try Identity(generating: "client"), displayName: DisplayName("Cab")!, mode: .pushOnly, loop: loop,
-            logger: quiet)
+            identity: try Identity(generating: "client"), displayName: DisplayName("Cab")!, mode: .pushOnly,
+            openWebSocket: nil, loop: loop, logger: quiet)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.setPushHandler { recorder.record($0) }

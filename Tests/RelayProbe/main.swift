@@ -51,7 +51,8 @@ private var clients: [RelayClient] = []
 for number in 0...listeners {
     let name = DisplayName(cleaning: "Member \(number)", fallback: "Member")
     let client = RelayClient(
-        invitation: link, identity: try Identity(generating: name.text), displayName: name, loop: loop, logger: quiet)
+        invitation: link, identity: try Identity(generating: name.text), displayName: name, openWebSocket: nil,
+        loop: loop, logger: quiet)
     await client.setEventHandler { event in
         switch event {
         case .frame: heard.add(1, ordering: .relaxed)

@@ -310,7 +310,7 @@ import Vocabulary
         let bob = try await TestClient.joined("Bob", relay!)
         var alice: RelayClient? = RelayClient(
             invitation: link, identity: try Identity(generating: "Alice"), displayName: DisplayName("Alice")!,
-            loop: bob.loop, logger: quietLogger("Alice"))
+            openWebSocket: nil, loop: bob.loop, logger: quietLogger("Alice"))
         await alice?.join()
         try await bob.recorder.wait("Alice") { if case .memberJoined = $0 { true } else { nil } }
         alice = nil

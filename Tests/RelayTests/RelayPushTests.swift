@@ -21,7 +21,8 @@ private struct PushClientRig {
         loop = try EventLoop(name: "client")
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: "client"),
-            displayName: DisplayName("Cab")!, mode: mode, loop: loop, logger: quietLogger("client"))
+            displayName: DisplayName("Cab")!, mode: mode, openWebSocket: nil, loop: loop,
+            logger: quietLogger("client"))
         let (links, pushes) = (links, pushes)
         await client.setEventHandler { links.record($0) }
         await client.setPushHandler { pushes.record($0) }
@@ -164,7 +165,7 @@ private struct PushClientRig {
         let loop = try EventLoop(name: "stranger")
         let client = RelayClient(
             invitation: link, identity: try Identity(generating: "x"), displayName: DisplayName("X")!, mode: .pushOnly,
-            loop: loop, logger: quietLogger("stranger"))
+            openWebSocket: nil, loop: loop, logger: quietLogger("stranger"))
         let events = Recorder<RelayLinkEvent>()
         await client.setEventHandler { events.record($0) }
         await client.join()

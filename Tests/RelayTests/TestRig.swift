@@ -8,6 +8,7 @@ import Reactor
 import RelayProtocol
 import Synchronization
 import Vocabulary
+import WebSocketClient
 
 @testable import RelayClient
 @testable import RelayServer
@@ -107,8 +108,9 @@ final class TestClient: Sendable {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
-            displayName: DisplayName(name)!, resumption: resumption, network: network, loop: loop,
-            logger: quietLogger(name), resolve: resolve, route: route, pathTimes: pathTimes)
+            displayName: DisplayName(name)!, resumption: resumption, network: network,
+            openWebSocket: WebSocketConnection.opener, loop: loop, logger: quietLogger(name), resolve: resolve,
+            route: route, pathTimes: pathTimes)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }
         await client.join()

@@ -1,5 +1,6 @@
 // Proxies by their URLs, and the hosts that are reached without one.
 import Testing
+import WebSockets
 
 @testable import WebSocketClient
 

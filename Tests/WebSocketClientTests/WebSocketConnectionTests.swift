@@ -5,6 +5,7 @@ import NIOWebSocket
 import Reactor
 import Synchronization
 import Testing
+import WebSockets
 import WebTestSupport
 
 @testable import WebSocketClient
@@ -39,12 +40,12 @@ private final class Told<Event: Sendable>: Sendable {
     }
 
     /// A connection, and what it tells.
-    private static func connect(_ request: WebSocketRequest) -> (WebSocketConnection, Told<WebSocketConnection.Event>) {
-        let told = Told<WebSocketConnection.Event>()
+    private static func connect(_ request: WebSocketRequest) -> (WebSocketConnection, Told<WebSocketEvent>) {
+        let told = Told<WebSocketEvent>()
         return (WebSocketConnection(request, loop: loop) { told.tell($0) }, told)
     }
 
-    private static func end(_ told: Told<WebSocketConnection.Event>) async throws -> WebSocketEnd {
+    private static func end(_ told: Told<WebSocketEvent>) async throws -> WebSocketEnd {
         try await told.wait { if case .ended(let end) = $0 { end } else { nil } }
     }
 
@@ -67,7 +68,7 @@ private final class Told<Event: Sendable>: Sendable {
     private static func open(
         _ proxy: HTTPProxy? = nil,
         _ body: (
-            WebSocketConnection, Told<WebSocketConnection.Event>, ScriptedWebSocket, Told<ScriptedWebSocket.Event>,
+            WebSocketConnection, Told<WebSocketEvent>, ScriptedWebSocket, Told<ScriptedWebSocket.Event>,
             ScriptedWebServer
         )
             async throws -> Void

@@ -12,7 +12,7 @@ import Settings
 import SpokenPrompts
 import Testing
 import Vocabulary
-import WebSocketClient
+import WebSockets
 
 @testable import pttd
 

@@ -48,7 +48,7 @@ import Vocabulary
             }
             link = RelayClient(
                 invitation: invitation, identity: try Identity(generating: name),
-                displayName: DisplayName(cleaning: name, fallback: "?"), loop: loop,
+                displayName: DisplayName(cleaning: name, fallback: "?"), openWebSocket: nil, loop: loop,
                 logger: Logger(label: name) { _ in
                     SwiftLogNoOpLogHandler()
                 })

@@ -141,7 +141,7 @@ final class Device: Sendable {
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: link, identity: identity, displayName: DisplayName(name)!, resumption: ResumptionMemory(),
-            loop: loop, logger: quiet(name))
+            openWebSocket: nil, loop: loop, logger: quiet(name))
         await client.setEventHandler { [weak self] event in
             if case .state(let state) = event { self?.states.withLock { $0.append(state) } }
         }

@@ -5,7 +5,7 @@ import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
-import WebSocketClient
+import WebSockets
 
 /// The connection over TLS of one attempt of a `RelayClient`. It is `Sendable` only so that the client may be handed it:
 /// all use is on the client's loop. NIO's thread does the work of TCP and TLS.
@@ -26,7 +26,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     private let loop: EventLoop
     private weak let client: RelayClient?
     private let logger: Logger
-    private var socket: WebSocketConnection?
+    private var socket: (any WebSocket)?
     private var phase = Phase.opening
     /// The most bytes of control messages that wait.
     private static let controlBytesMaximum = 256 * 1_024
@@ -41,11 +41,14 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     private var lastNumber: UInt64 = 0
 
     /// Begins to connect to the relay's place for links over TLS.
-    init(_ request: WebSocketRequest, relay: InvitationLink, identity: Identity, client: RelayClient, logger: Logger) {
+    init(
+        _ request: WebSocketRequest, by open: WebSocketOpener, relay: InvitationLink, identity: Identity,
+        client: RelayClient, logger: Logger
+    ) {
         (self.relay, self.identity, self.logger) = (relay, identity, logger)
         (loop, self.client) = (client.loop, client)
         pulse = WebPulse(keepAlive: RelayClientStateMachine.keepAlive, at: .now)
-        socket = WebSocketConnection(request, loop: client.loop) { [weak self] event in self?.handle(event) }
+        socket = open(request, client.loop) { [weak self] event in self?.handle(event) }
     }
 
     /// Closes the socket when nobody uses it any more.
@@ -120,7 +123,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
         while outbox.controlCapacity < Self.controlBytesMaximum, hand(to: socket) {}
     }
 
-    private func hand(to socket: WebSocketConnection) -> Bool {
+    private func hand(to socket: any WebSocket) -> Bool {
         guard case .proven(let cipher) = phase, let item = outbox.next(at: .now) else { return false }
         let message: WebSealedMessage
         switch item {
@@ -162,7 +165,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
 
     // MARK: In
 
-    private func handle(_ event: WebSocketConnection.Event) {
+    private func handle(_ event: WebSocketEvent) {
         guard socket != nil else { return }
         switch event {
         case .opened: greet()

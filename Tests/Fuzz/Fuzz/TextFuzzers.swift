@@ -5,6 +5,7 @@ import MonotonicTime
 import PlainText
 import PushToTalkCore
 import RelayProtocol
+import WebSockets
 
 @testable import Headsets
 @testable import QUIC

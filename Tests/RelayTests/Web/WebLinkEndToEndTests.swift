@@ -6,7 +6,7 @@ import RelayProtocol
 import TestSupport
 import Testing
 import Vocabulary
-import WebSocketClient
+import WebSockets
 import WebTestSupport
 
 @testable import RelayClient

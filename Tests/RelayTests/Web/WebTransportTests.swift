@@ -7,7 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 import Vocabulary
-import WebSocketClient
+import WebSockets
 import WebTestSupport
 
 @testable import RelayClient

@@ -4,7 +4,7 @@ import MonotonicTime
 import RelayProtocol
 import RelayWeb
 import TestSupport
-import WebSocketClient
+import WebSockets
 import WebTestSupport
 
 @testable import RelayClient

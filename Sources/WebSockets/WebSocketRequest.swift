@@ -26,5 +26,5 @@ public struct WebSocketRequest: Sendable, Hashable {
     }
 
     /// "host:port", with an IPv6 address in brackets.
-    var authority: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    public var authority: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }

@@ -23,7 +23,7 @@ public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
     /// Its port.
     public let port: UInt16
     /// "user:password", where the URL has them.
-    let credentials: String?
+    public let credentials: String?
 
     /// The longest URL that is read.
     public static let textMaximum = 1_024
@@ -62,9 +62,6 @@ public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
 
     /// "host:port". Never the credentials.
     public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
-
-    /// The value of `Proxy-Authorization`; nil: no credentials.
-    var authorization: String? { credentials.map { "Basic " + base64(Array($0.utf8)) } }
 
     private static func place(_ text: Substring) -> (String, UInt16?)? {
         var host = text
@@ -112,18 +109,4 @@ public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
         }
         return String(validating: bytes, as: UTF8.self)
     }
-}
-
-/// RFC 4648, section 4.
-func base64(_ bytes: [UInt8]) -> String {
-    let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-    var text: [UInt8] = []
-    for start in stride(from: 0, to: bytes.count, by: 3) {
-        let group = bytes[start..<min(start + 3, bytes.count)]
-        let value = group.enumerated().reduce(UInt32(0)) { $0 | UInt32($1.element) << UInt32(16 - 8 * $1.offset) }
-        for place in 0..<4 {
-            text.append(place <= group.count ? digits[Int(value >> UInt32(18 - 6 * place)) & 63] : UInt8(ascii: "="))
-        }
-    }
-    return String(decoding: text, as: UTF8.self)
 }
