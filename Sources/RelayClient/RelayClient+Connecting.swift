@@ -59,7 +59,7 @@ extension RelayClient {
 
     /// After each event of the rules: whether it is quiet, and whether there may be another path by now.
     func followChoice() {
-        if !choice.hasTLS, webPlace != nil {
+        if !choice.hasTLS, openWebSocket != nil, core.webPlace != nil {
             choice.hasTLS = true
             core.hasOtherPath = choice.hasAlternative
         }

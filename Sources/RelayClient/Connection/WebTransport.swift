@@ -8,7 +8,7 @@ import RelayProtocol
 import WebSockets
 
 /// The connection over TLS of one attempt of a `RelayClient`. It is `Sendable` only so that the client may be handed it:
-/// all use is on the client's loop. NIO's thread does the work of TCP and TLS.
+/// all use is on the client's loop. The WebSocket does the work of TCP and TLS on another thread.
 final class WebTransport: RelayTransport, @unchecked Sendable {
     private enum Phase {
         case opening
