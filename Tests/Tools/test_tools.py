@@ -6,15 +6,18 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from align import NotFound, align  # noqa: E402
+from halts import Halts, joined_ms  # noqa: E402
 from logevents import milestones, parse_line  # noqa: E402
 from speech import loud_moments, resampled  # noqa: E402
 from timeline import burst_milestones, draw  # noqa: E402
@@ -214,6 +217,28 @@ class Alignment(unittest.TestCase):
         a = align(Recording(SPEECH), Recording(np.concatenate((np.zeros(RATE), SPEECH[3 * RATE:6 * RATE]))))
         self.assertAlmostEqual(a.mouth_to_ear_ms, -2000, delta=0.1)
         self.assertIsNone(a.press_to_ear_ms)
+
+
+class MachineHalts(unittest.TestCase):
+    def test_halts_of_several_processors_count_once(self):
+        halts = [(10e6, 30e6), (20e6, 40e6), (50e6, 60e6), (95e6, 200e6)]
+        self.assertEqual(joined_ms(halts, 0, 300e6), 30 + 10 + 105)
+        self.assertEqual(joined_ms(halts, 25e6, 100e6), 15 + 10 + 5)
+        self.assertEqual(joined_ms(halts, 40e6, 50e6), 0)
+
+    def test_a_processor_that_runs_nothing_for_a_while_is_noticed(self):
+        halts = Halts()
+        try:
+            time.sleep(0.3)     # both watch
+            began = time.monotonic_ns()
+            halts.watchers[0].send_signal(signal.SIGSTOP)
+            time.sleep(0.12)
+            halts.watchers[0].send_signal(signal.SIGCONT)
+            ended = time.monotonic_ns()
+            self.assertGreaterEqual(halts.between(began, ended), 100)
+            self.assertEqual(halts.between(began - 10**12, began - 10**11), 0)
+        finally:
+            halts.end()
 
 
 class Recordings(unittest.TestCase):
