@@ -23,6 +23,8 @@ struct SerialProfileState {
 
     let handler: SerialProfileHandler
     var isRegistered = false
+    /// How often bluetoothd has released it: a registration that was under way then does not count.
+    var releases = 0
     /// Failures in a row.
     var failures = 0
     var timer: EventLoop.Timer?
@@ -82,7 +84,7 @@ extension BlueZClient {
 
     private func registerSerialNow() async throws(BlueZError) {
         serial?.timer?.cancel()
-        let current = life
+        let (current, releases) = (life, serial?.releases)
         do throws(BlueZError) {
             _ = try await call(
                 BlueZName.manager, BlueZName.profileManager, "RegisterProfile",
@@ -96,7 +98,7 @@ extension BlueZClient {
                 throw error
             }
         }
-        guard current == life else { return }
+        guard current == life, releases == serial?.releases else { return }
         serial?.isRegistered = true
         serial?.failures = 0
     }
@@ -199,6 +201,7 @@ extension BlueZClient {
         case "Release":
             logger.debug("bluetoothd released the serial profile")
             serial?.isRegistered = false
+            serial?.releases += 1
             registerSerialLater()
         case "NewConnection":
             guard let device = device(of: call), call.arguments.count == 3,

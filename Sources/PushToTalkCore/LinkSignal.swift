@@ -6,7 +6,7 @@ import Vocabulary
 /// time before a channel was reached first.
 struct LinkSignal: Hashable {
     /// How long a connection is away before that is told.
-    static let patience = Duration.seconds(2)
+    static let reportDelay = Duration.seconds(2)
 
     private enum State: Hashable {
         case unknown, up, told
@@ -25,7 +25,7 @@ struct LinkSignal: Hashable {
             state = .up
             return .linkBack
         case (_, .ready): state = .up
-        case (.up, _): state = .away(tellsAt: now + Self.patience)
+        case (.up, _): state = .away(tellsAt: now + Self.reportDelay)
         default: break
         }
         return nil

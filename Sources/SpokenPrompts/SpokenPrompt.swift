@@ -29,7 +29,7 @@ public enum SpokenPrompt: Hashable, Sendable {
     }
 
     /// How long it may wait until it is said; later it would be no news.
-    var patience: Duration {
+    var waitLimit: Duration {
         switch self {
         case .channel, .connectionLost, .connectedAgain: .seconds(5)
         case .batteryLow: .seconds(60)

@@ -100,7 +100,7 @@ public struct SpokenPromptsStateMachine: Sendable {
             actions.append(.stop)
         }
         if waiting.count == Self.waitingMax { waiting.removeFirst() }
-        waiting.append(Waiting(prompt: prompt, until: now + prompt.patience))
+        waiting.append(Waiting(prompt: prompt, until: now + prompt.waitLimit))
     }
 
     private mutating func cutOff(at now: Instant, _ actions: inout [Action]) {

@@ -129,7 +129,10 @@ struct CheckCommand: ParsableCommand {
             words.append("and takes the floor from whoever talks, unless that is an emergency")
             let unused = [rules.hasQueue ? "'queue'" : nil, rules.preemptionStep.map { _ in "'preemption-step'" }]
                 .compactMap(\.self)
-            if !unused.isEmpty { words.append("\(unused.joined(separator: " and ")) without effect here") }
+            if !unused.isEmpty {
+                let verb = unused.count == 1 ? "has" : "have"
+                words.append("\(unused.joined(separator: " and ")) \(verb) no effect in this mode")
+            }
         } else {
             words.append(rules.hasQueue ? "others wait for their turn" : "others are refused meanwhile")
             words.append(

@@ -103,7 +103,7 @@ private func ready() -> SimulatedBluetooth {
         world.advance(.seconds(7))
         #expect(world.status("a")?.isReady == true)
         world.hangs = true
-        world.advance(CarrierWatch.idlePause + CarrierWatch.idlePatience)
+        world.advance(CarrierWatch.idlePause + CarrierWatch.idleAnswerTimeout)
         #expect(world.status("a")?.isReady == false)
         #expect(world.status("a")?.problem?.contains("systemctl restart bluetooth") == true)
         #expect(world.notes.count { $0.contains("hangs") } == 1)
@@ -130,7 +130,7 @@ private func ready() -> SimulatedBluetooth {
         #expect(watch.handle(.deadline, at: .zero + CarrierWatch.idlePause) == [.probe])
         let awake = Instant.zero + .seconds(3_600)
         #expect(watch.handle(.deadline, at: awake).isEmpty)
-        #expect(watch.nextDeadline == awake + CarrierWatch.idlePatience)
+        #expect(watch.nextDeadline == awake + CarrierWatch.idleAnswerTimeout)
         #expect(watch.handle(.answered(true), at: awake + .milliseconds(900)).isEmpty)
         #expect(!watch.isLost)
         // And no answer at all is a hang all the same.
@@ -147,8 +147,8 @@ private func ready() -> SimulatedBluetooth {
         let pressed = asked + .milliseconds(900)
         #expect(watch.handle(.deadline, at: pressed).isEmpty)
         #expect(watch.handle(.needed(.release), at: pressed).isEmpty)
-        #expect(watch.nextDeadline == pressed + CarrierWatch.patience)
-        #expect(watch.handle(.deadline, at: pressed + CarrierWatch.patience) == [.lost])
+        #expect(watch.nextDeadline == pressed + CarrierWatch.answerTimeout)
+        #expect(watch.handle(.deadline, at: pressed + CarrierWatch.answerTimeout) == [.lost])
     }
 
     @Test func aToggledTransmissionNeedsSignsOfLifeToo() {

@@ -92,7 +92,7 @@ class Supervised:
                 self.frozen[-1][1] = time.monotonic_ns()
                 self.send(signal.SIGCONT)
 
-    def end(self, patience=5):
+    def end(self, limit=5):
         """For good: gently, then not."""
         with self.lock:
             self.wanted = False
@@ -100,7 +100,7 @@ class Supervised:
         self.thaw()
         self.send(signal.SIGTERM)
         try:
-            self.process.wait(patience)
+            self.process.wait(limit)
         except subprocess.TimeoutExpired:
             self.send(signal.SIGKILL)
             self.process.wait()

@@ -11,7 +11,7 @@ import Vocabulary
 @testable import RelayServer
 
 @Suite struct HungRelayTests {
-    /// How long a talker may go on without being told that it is not heard: the client's patience, and what the first packet after the
+    /// How long a talker may go on without being told that it is not heard: the client's time limit, and what the first packet after the
     /// last answer was on its way.
     private static let bound = HearingWatch.answerTimeout + .milliseconds(400)
     private static let times = [1, 3, 5, 6, 8, 12, 30]

@@ -259,7 +259,7 @@ private struct Gate {
         }
     }
 
-    @Test mutating func `the question waits longer than its patience, and can be given up`() {
+    @Test mutating func `the question waits longer than the person at the host may take, and can be given up`() {
         var machine = gate.question(1, name: "Anna")
         _ = gate.run(&machine, as: 1)
         #expect(machine.nextDeadline == gate.now + .seconds(65))

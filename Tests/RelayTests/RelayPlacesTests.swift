@@ -172,6 +172,18 @@ import Testing
         }
     }
 
+    @Test func `a named place that does not answer comes after what is announced meanwhile`() throws {
+        let announced = RelayPlace("10.0.0.7:3")!
+        for (wait, first) in [(Duration.seconds(1), Self.other), (.seconds(2), announced)] {
+            var core = try sentAway()
+            core.offersSuccession = true
+            // The attempt at the named place began at one second.
+            let actions = core.handle(.relayMoved([announced]), at: now + .seconds(1) + wait)
+            #expect(actions.contains(.connect))
+            #expect(core.relay.place == first, "after \(wait)")
+        }
+    }
+
     @Test func `a member that was removed learns so from the successor`() throws {
         var core = try sentAway()
         _ = core.handle(.connected, at: now + .seconds(1))

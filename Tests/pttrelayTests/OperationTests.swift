@@ -116,7 +116,7 @@ import Testing
         #expect(
             lines.contains(
                 "serves 'Gate': cut-in: whoever presses last talks, and takes the floor from whoever talks, unless that is an emergency, "
-                    + "'preemption-step' without effect here"))
+                    + "'preemption-step' has no effect in this mode"))
         let news =
             "listen-only: one of the members invited with a priority talks at a time, others are refused meanwhile, "
             + "only an emergency takes the floor"

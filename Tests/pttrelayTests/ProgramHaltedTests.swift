@@ -14,7 +14,7 @@ private let halts =
     getenv("PTT_RELAY_HALTS").map { String(cString: $0).split(separator: ",").compactMap { Int($0) } } ?? [1, 3, 5, 8]
 
 @Suite struct ProgramHaltedTests {
-    /// A talker that is not heard is told so by then: the client's patience with a relay that answers nothing, and a busy machine.
+    /// A talker that is not heard is told so by then: the client's time limit for a relay that answers nothing, and a busy machine.
     private static let bound = Duration.seconds(4) + .seconds(2)
     /// Everything works again by then after a halt.
     private static let recovery = Duration.seconds(10)

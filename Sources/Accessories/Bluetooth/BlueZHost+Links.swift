@@ -39,9 +39,11 @@ extension BlueZHost {
                     number, loop, { [weak self] handle in self?.assumeIsolated { $0.ended(handle, on: identifier) } },
                     { [weak self] in self?.assumeIsolated { $0.stopListening(on: identifier) } })
                 adapterLinks[identifier] = AdapterLinks(listener: listener)
+                unheardAdapters.remove(identifier)
                 lookAtLinks(of: identifier)
             } catch {
                 // BlueZ's word has to do.
+                guard unheardAdapters.insert(identifier).inserted else { continue }
                 logger.debug(
                     "losses of links are known from BlueZ only",
                     metadata: ["adapter": "\(identifier)", "reason": "\(error)"])

@@ -1,4 +1,4 @@
-// BlueZ as this room sees it: its events as facts, the rules' commands as its calls. No rule lives here.
+// BlueZ as this module sees it: its events as facts, the rules' commands as its calls. It has no rules.
 import BlueZ
 import DBus
 import Logging
@@ -26,6 +26,8 @@ actor BlueZHost: BluetoothHost {
     private var heard: [DeviceIdentifier: Int16] = [:]
     let listening: Listening
     var adapterLinks: [AdapterIdentifier: AdapterLinks] = [:]
+    /// Adapters whose links the kernel does not tell of, which is logged once.
+    var unheardAdapters: Set<AdapterIdentifier> = []
     var linkTimer: EventLoop.Timer?
 
     init(on connection: DBusConnection, logger: Logger, listening: @escaping Listening = kernel) {

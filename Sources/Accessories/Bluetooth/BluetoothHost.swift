@@ -1,4 +1,4 @@
-// The part of BlueZ that this room needs; tests put another in its place.
+// The part of BlueZ that this module needs; tests put another in its place.
 import BlueZ
 import MonotonicTime
 

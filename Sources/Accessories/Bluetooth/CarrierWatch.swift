@@ -33,11 +33,11 @@ struct CarrierWatch: Sendable {
     static let pause = Duration.milliseconds(100)
     /// A carrier without a sign of life for so long while a control is held counts as lost. A question has 400 ms of it: a bluetoothd
     /// that works answers within a few milliseconds, and it takes many times the longest pause that it makes.
-    static let patience = Duration.milliseconds(500)
+    static let answerTimeout = Duration.milliseconds(500)
     /// The pause between a sign of life and the next question while nothing is held: half a wake-up of each side a second.
     static let idlePause = Duration.seconds(2)
     /// How long a question may take while nothing is held.
-    static let idlePatience = Duration.seconds(1)
+    static let idleAnswerTimeout = Duration.seconds(1)
     /// When our own turn comes later than this, the answer may be waiting to be read. That is believed once a question.
     static let lateness = Duration.milliseconds(50)
 
@@ -79,8 +79,8 @@ struct CarrierWatch: Sendable {
         case .nothing: return nil
         case .presses:
             guard let asked else { return lastSign + Self.idlePause }
-            return reprieve ?? max(asked, lastSign) + Self.idlePatience
-        case .release: return asked == nil ? lastSign + Self.pause : reprieve ?? lastSign + Self.patience
+            return reprieve ?? max(asked, lastSign) + Self.idleAnswerTimeout
+        case .release: return asked == nil ? lastSign + Self.pause : reprieve ?? lastSign + Self.answerTimeout
         }
     }
 
@@ -116,7 +116,7 @@ struct CarrierWatch: Sendable {
             }
             guard now - due <= Self.lateness || reprieve != nil else {
                 // A machine that slept wakes its services one by one.
-                reprieve = now + (need == .release ? Self.pause : Self.idlePatience)
+                reprieve = now + (need == .release ? Self.pause : Self.idleAnswerTimeout)
                 return []
             }
             if seededFault("a-hang-is-not-noticed") { return [] }

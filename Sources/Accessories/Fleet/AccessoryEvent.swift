@@ -1,4 +1,4 @@
-// What accessories tell the rooms above: who wants to talk, and how each accessory is doing.
+// What accessories tell the layers above: who wants to talk, and how each accessory is doing.
 import MonotonicTime
 import Vocabulary
 

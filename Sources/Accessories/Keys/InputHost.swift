@@ -1,4 +1,4 @@
-// The machine's own devices as this room sees them: tagged input devices and serial ports, and the media player's keys.
+// The machine's own devices as this module sees them: tagged input devices and serial ports, and the media player's keys.
 import MonotonicTime
 
 /// A local device: its node ("/dev/input/event7", "/dev/ttyUSB0"), or `mediaPlayer`.

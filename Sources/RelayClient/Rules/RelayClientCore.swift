@@ -172,6 +172,8 @@ public struct RelayClientCore {
         case .relayMoved(let found):
             // A link that works stays: its relay sends it away when it is time.
             guard !isReady, !seededFault("the-next-host-is-not-looked-for") else { return [] }
+            // It keeps a place that the relay has named from being tried first for ever.
+            if link.isAttemptOverdue(at: now) { places.failed() }
             places.move(to: found)
             return steer(.relayFound, at: now)
         case .violation(let what): return steer(.violation(what), at: now)

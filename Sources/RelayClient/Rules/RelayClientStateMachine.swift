@@ -108,6 +108,12 @@ public struct RelayClientStateMachine: Sendable {
         if case .joining = state { true } else { false }
     }
 
+    /// Whether the attempt under way has lasted longer than one of several may: it began when no other place was known.
+    func isAttemptOverdue(at now: Instant) -> Bool {
+        guard case .connecting = state else { return false }
+        return now - attemptedAt >= Self.connectTimeoutOfSeveral
+    }
+
     private var hasSentJoin: Bool {
         switch state {
         case .joining, .connecting(_, joinSent: true): true

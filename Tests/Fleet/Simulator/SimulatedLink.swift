@@ -275,8 +275,9 @@ final class SimulatedLink {
             let sentAt = device.world.now
             connection.lastUp = max(connection.lastUp + .nanoseconds(1), connection.path.reliable(up: true))
             device.world.at(connection.lastUp) { [self] in
-                // Nobody repeats what a pttd had not got through when it was killed.
-                guard process.isAlive || device.world.now < sentAt + .seconds(1) else { return }
+                // Nobody repeats what a pttd had not got through when it was killed, or gave the connection up.
+                guard process.isAlive && connection.isOpenAtClient || device.world.now < sentAt + .seconds(1)
+                else { return }
                 relay.receive(parsed, on: connection)
                 acknowledge(connection, device)
             }
