@@ -5,7 +5,8 @@ import Foundation
 do {
     let modules: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
-        "CSodium", "CNgtcp2", "CPulse", "Vocabulary", "MonotonicTime", "Reactor", "Files", "Cryptography", "Settings",
+        "CSodium", "CNgtcp2", "CPulse", "CSQLite", "SQLite", "RelayStore", "Vocabulary", "MonotonicTime", "Reactor",
+        "Files", "Cryptography", "Settings",
         "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
         "Calls", "PTTBus", "Audio", "Nearby", "WebSockets", "WebSocketClient", "RelayClient", "Recordings",
@@ -43,7 +44,10 @@ do {
                 "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
                 "ShutdownSettings.swift", "RelaySettings.swift", "WebSettings.swift",
             ],
-            ["Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "RelayWeb", "Settings"]),
+            [
+                "Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "RelayStore", "RelayWeb",
+                "Settings",
+            ]),
         part("RelayWeb", ["WebEndpointConfiguration.swift"], ["Cryptography", "RelayServer"]),
         part(
             "RelayHTTP",
