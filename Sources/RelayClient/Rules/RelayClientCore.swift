@@ -172,7 +172,7 @@ public struct RelayClientCore {
         case .relayMoved(let found):
             // A link that works stays: its relay sends it away when it is time.
             guard !isReady, !seededFault("the-next-host-is-not-looked-for") else { return [] }
-            // It keeps a place that the relay has named from being tried first for ever.
+            // Without this a place that the relay has named would be tried first again at each announcement.
             if link.isAttemptOverdue(at: now) { places.failed() }
             places.move(to: found)
             return steer(.relayFound, at: now)
