@@ -20,7 +20,7 @@ CHECKED_IMPORTS := --explicit-target-dependency-import-check error
 
 BUILD_PACKAGES := pkg-config libdbus-1-dev libasound2-dev libbluetooth-dev libopus-dev libspeexdsp-dev libogg-dev libevdev-dev libudev-dev \
   libngtcp2-dev libngtcp2-crypto-gnutls-dev libgnutls28-dev libsodium-dev libtomlplusplus-dev libqrencode-dev libsqlite3-dev \
-  libpulse-dev
+  libpulse-dev libnats-dev
 DEB_PACKAGES := build-essential debhelper fakeroot
 RUN_PACKAGES := dbus libasound2-plugins
 DEMO_PACKAGES := espeak-ng python3 python3-numpy python3-matplotlib
@@ -47,6 +47,7 @@ demo-deps:
 test-deps:
 	@Tests/install-packages $(BUILD_PACKAGES) $(RUN_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES) $(WEB_PACKAGES) $(DEB_PACKAGES)
 	@Tests/unpack-package ofono
+	@Tests/unpack-package --alone nats-server
 
 build:
 	swift build $(CHECKED_IMPORTS)

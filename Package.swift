@@ -94,6 +94,8 @@ let package = Package(
             cxxSettings: [.define("TOML_HEADER_ONLY", to: "1"), .define("TOML_ENABLE_FORMATTERS", to: "0")]),
         // Only its headers: the library is loaded where a sound server is asked for headsets.
         .target(name: "CPulse", path: "Sources/C/CPulse"),
+        // The same: loaded where a cluster is configured.
+        .target(name: "CNats", path: "Sources/C/CNats"),
         // Page/ of RelayWeb, embedded.
         .target(name: "CWebPage", path: "Sources/C/CWebPage", exclude: ["list"]),
         system("CDBus", "dbus-1", apt: ["libdbus-1-dev"]),
@@ -121,6 +123,7 @@ let package = Package(
         module("Logs", ["CLinux", "Files", "MonotonicTime", log]),
         module("PlainText"),
         module("SQLite", ["CSQLite"], small: true),
+        module("NATS", ["CNats"], small: true),
         module("Terminal", ["PlainText", "CLinux", "Files", "Logs", "MonotonicTime", "Reactor"]),
 
         // Layer 2: pure rules and protocols; one Swift face per system interface.
@@ -173,6 +176,8 @@ let package = Package(
             ]),
 
         module("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
+        module(
+            "RelayCluster", ["NATS", "RelayStore", "Cryptography", "MonotonicTime", "Reactor", log], small: true),
 
         // Layer 5
         module(
@@ -227,8 +232,8 @@ let package = Package(
         executable(
             "pttrelay",
             [
-                "RelayServer", "RelayHTTP", "RelayWeb", "RelayStore", "RelayProtocol", "QUIC", "Cryptography",
-                "Settings", "Files", "Reactor",
+                "RelayServer", "RelayHTTP", "RelayWeb", "RelayStore", "RelayCluster", "NATS", "RelayProtocol", "QUIC",
+                "Cryptography", "Settings", "Files", "Reactor",
                 "Logs", "Terminal", "MonotonicTime", "Version", "CQREncode", arguments, lifecycle, log,
             ], small: true),
 
@@ -337,6 +342,9 @@ let package = Package(
                 lifecycle, log, .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
+        tests(
+            "RelayCluster", named: "RelayCluster",
+            ["NATS", "RelayStore", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
         // Not a product: writes to a relay's records until it is killed.
         .executableTarget(
             name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],
@@ -344,8 +352,8 @@ let package = Package(
         tests(
             "pttrelay", named: "pttrelay",
             [
-                "RelayHTTP", "RelayStore", "RelayServer", "RelayClient", "RelayProtocol", "Cryptography", "Settings",
-                "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
+                "RelayHTTP", "RelayStore", "RelayCluster", "NATS", "RelayServer", "RelayClient", "RelayProtocol",
+                "Cryptography", "Settings", "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",

@@ -168,6 +168,7 @@ extension RelayClient {
                 know(addresses)
                 // Those without a way would only use up an attempt's time; a way may come while one is made, though.
                 let reachable = known.addresses.filter { route($0) != nil }
+                take(.addressesFound(reachable.count))
                 guard let address = addressTurns.next(of: reachable.isEmpty ? known.addresses : reachable) else {
                     return choose(.ended(.quic, .unreachable("'\(host)' has no address"), isSilent: false))
                 }

@@ -3,6 +3,7 @@ import Cryptography
 import Files
 import RelayProtocol
 import SQLite
+import Synchronization
 
 /// The channels, invitations and members of one relay.
 ///
@@ -25,6 +26,7 @@ public final class RelayStore: Sendable {
     let database: DatabaseFile
     let limits: Limits
     private let file: RelayStoreFile
+    private let log = Mutex<(any RecordLog)?>(nil)
 
     /// The file's name in the state directory.
     public static let fileName = "relay.sqlite"
@@ -100,12 +102,31 @@ public final class RelayStore: Sendable {
         try file.checkInPlace()
         let result: T
         do {
-            result = try database.write(body)
+            result =
+                if let log = log.withLock({ $0 }) { try write(body, to: log) } else {
+                    try database.write { db in
+                        guard try Self.logPlace(db) == nil else { throw RelayStoreError.inCluster }
+                        return try body(db)
+                    }
+                }
         } catch {
             throw .notWritten(error, path: database.path)
         }
         try file.checkInPlace()
         return result
+    }
+
+    /// From now on what is written is in `log` as well, before it counts. The file knows its place in that log (`LogPlace`).
+    public func share(with log: any RecordLog) { self.log.withLock { $0 = log } }
+
+    /// A transaction of the relay itself that its cluster is not told of.
+    func writeAlone<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
+        try file.checkInPlace()
+        do {
+            return try database.write(body)
+        } catch {
+            throw .notWritten(error, path: database.path)
+        }
     }
 
     func read<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {

@@ -21,6 +21,10 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
     case newer(path: String)
     /// A write did not reach the disk; nothing has changed.
     case notWritten(why: String)
+    /// The records are not those that the log of the cluster makes.
+    case differs(String)
+    /// The records are those of a cluster, which is not told of the change.
+    case inCluster
     /// There is no such channel.
     case unknownChannel(String, known: [String])
     /// There is no channel with this identifier.
@@ -70,6 +74,14 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         case .newer(let path):
             return "\(path) was made by a later version of pttrelay; install that one again"
         case .notWritten(let why): return "the records cannot be written (\(why)); nothing was changed"
+        case .differs(let why):
+            return
+                "the records here do not fit those of the cluster: \(why); stop the relay, and 'pttrelay begin-anew records' makes "
+                + "empty ones, which it fills from the cluster"
+        case .inCluster:
+            return
+                "these records are those of a cluster: run the command on the node that serves. A relay without [cluster] in its "
+                + "configuration can have them after 'pttrelay cluster leave'"
         case .unknownChannel(let name, let known):
             let names = known.prefix(10).map { "'\($0)'" }.joined(separator: ", ")
             return "the relay has no channel '\(name)'"
@@ -138,7 +150,7 @@ public enum RelayStoreError: Error, Equatable, Sendable, CustomStringConvertible
         case .busy: self = .notNow(path: path, why: "another process uses it; end that one first")
         case .outOfMemory: self = .notNow(path: path, why: "memory is short")
         case .interrupted: self = .notNow(path: path, why: error.message)
-        case .constraint, .other: self = .unusable(path: path, why: error.message)
+        case .constraint, .conflict, .other: self = .unusable(path: path, why: error.message)
         }
     }
 }

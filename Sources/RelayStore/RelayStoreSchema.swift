@@ -46,7 +46,27 @@ enum RelayStoreSchema {
             CREATE TABLE retry (secret TEXT NOT NULL) STRICT;
             """
         ),
+        // Each table that nodes of a cluster share has a primary key, by which changes name its rows.
+        (
+            "4",
+            """
+            ALTER TABLE start RENAME TO earlierStart;
+            CREATE TABLE start (host TEXT PRIMARY KEY NOT NULL, port INTEGER NOT NULL) STRICT;
+            INSERT INTO start SELECT host, port FROM earlierStart LIMIT 1;
+            DROP TABLE earlierStart;
+            ALTER TABLE retry RENAME TO earlierRetry;
+            CREATE TABLE retry (secret TEXT PRIMARY KEY NOT NULL) STRICT;
+            INSERT INTO retry SELECT secret FROM earlierRetry LIMIT 1;
+            DROP TABLE earlierRetry;
+            CREATE TABLE node (
+                identifier TEXT PRIMARY KEY NOT NULL, cluster TEXT, epoch INTEGER NOT NULL, position INTEGER NOT NULL
+            ) STRICT;
+            """
+        ),
     ]
+
+    /// The tables that nodes of a cluster share, those that others refer to first.
+    static let sharedTables = ["start", "channel", "invitation", "member", "retry"]
 
     /// Whether a later version has had the file.
     static func isNewer(_ db: Database) throws -> Bool {

@@ -21,6 +21,8 @@ public struct DatabaseError: Error, Hashable, CustomStringConvertible {
         case interrupted
         /// A condition of the schema would not hold.
         case constraint
+        /// Changes do not fit what is there.
+        case conflict
         /// Anything else.
         case other
     }
@@ -59,6 +61,7 @@ public struct DatabaseError: Error, Hashable, CustomStringConvertible {
         case SQLITE_NOMEM: .outOfMemory
         case SQLITE_PROTOCOL, SQLITE_INTERRUPT: .interrupted
         case SQLITE_CONSTRAINT: .constraint
+        case SQLITE_ABORT: .conflict
         default: .other
         }
     }

@@ -23,6 +23,13 @@ public protocol DatabaseValue {
     init?(_ value: Value)
 }
 
+extension Value: DatabaseValue {
+    /// See `DatabaseValue`.
+    public var value: Value { self }
+    /// See `DatabaseValue`.
+    public init?(_ value: Value) { self = value }
+}
+
 extension Int64: DatabaseValue {
     /// See `DatabaseValue`.
     public var value: Value { .integer(self) }
@@ -69,7 +76,8 @@ extension String: DatabaseValue {
 /// A row that a statement has found. It is whole: it may be kept after the next one is read.
 public struct Row: Sendable {
     let columns: [String]
-    let values: [Value]
+    /// The values of all columns, in their order.
+    public let values: [Value]
 
     /// The value of the column; nil: there is no such column.
     public subscript(column: String) -> Value? {

@@ -70,6 +70,8 @@ enum AdministrationResponse: Codable, Equatable {
     case removedInvited(members: Int, Removal)
     case member(MemberLine)
     case done
+    /// It is healthy, and serves nobody: which node of its cluster does, in words.
+    case standsBy(String)
     case failed(String)
 
     struct Invitation: Codable, Equatable {

@@ -2,6 +2,7 @@
 import ArgumentParser
 import Cryptography
 import Logging
+import RelayCluster
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -76,6 +77,16 @@ struct CheckCommand: ParsableCommand {
             lines.append(
                 "sends its members to \(successor) when it stops: a relay with the same state must be running there by then"
             )
+        }
+        if let cluster = settings.cluster?.configuration {
+            lines.append(
+                "is the node '\(cluster.node)' of the cluster '\(cluster.name)', at \(cluster.place): it stands by while another one serves"
+            )
+            if cluster.replicas < 3 {
+                lines.append(
+                    "warning: with 'replicas' below 3 the cluster stands still when the NATS server with its records does"
+                )
+            }
         }
         for name in settings.channels {
             lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")

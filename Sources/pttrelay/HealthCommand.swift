@@ -8,7 +8,8 @@ struct HealthCommand: ParsableCommand {
         commandName: "health", abstract: "Check whether members can join; fail if they cannot.",
         discussion: """
             It asks the running relay through its state directory, so no port is needed. It fails when no relay runs, \
-            when the relay is draining, and when it does not answer within ten seconds.
+            when the relay is draining, and when it does not answer within ten seconds. It succeeds for a relay of a \
+            cluster that stands by.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -18,8 +19,11 @@ struct HealthCommand: ParsableCommand {
             guard let answer = try AdministrationClient.ask(.health, in: administration.directory) else {
                 throw RelayStateError(description: "no relay runs in \(administration.directory)")
             }
-            if case .failed(let why) = answer { throw RelayStateError(description: why) }
-            Console.say("members can join")
+            switch answer {
+            case .failed(let why): throw RelayStateError(description: why)
+            case .standsBy(let words): Console.say(words)
+            default: Console.say("members can join")
+            }
         }
     }
 }

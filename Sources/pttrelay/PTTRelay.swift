@@ -17,7 +17,8 @@ struct PTTRelay: ParsableCommand {
             ChannelsCommand.self, ChannelCommand.self, StatusCommand.self, HealthCommand.self, CheckCommand.self,
             OperatorTokenCommand.self,
             APITokenCommand.self,
-            PushCertificateCommand.self, PushServerCertificateCommand.self, BeginAnewCommand.self,
+            PushCertificateCommand.self, PushServerCertificateCommand.self, ClusterCommand.self,
+            BeginAnewCommand.self,
         ])
 
     /// Without a command nothing is done: a service that is set up so must not look as if it had ended well.

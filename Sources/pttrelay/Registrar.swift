@@ -3,6 +3,7 @@ import Cryptography
 import Glibc
 import Logging
 import Reactor
+import RelayCluster
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -20,6 +21,8 @@ actor Registrar {
     let logger: Logger
     let clock: @Sendable () -> Int64
     private(set) var server: RelayServer?
+    /// The node of a cluster that stands by, and so carries out no command; nil: this relay serves.
+    private var standby: ClusterNode?
     /// The settings of the configuration for the floors, by the channels' names.
     var floors: Floors
     /// Channels that the relay may serve.
@@ -58,6 +61,9 @@ actor Registrar {
     /// From now on it answers this relay's clients, and the relay hears of what changes. Before the relay is started: the first client
     /// may come with the first packet.
     func connect(_ server: RelayServer) { self.server = server }
+
+    /// While `node` is there, commands are told which node carries them out.
+    func standBy(_ node: ClusterNode?) { standby = node }
 
     /// The relay listens there, and serves these channels, some of which its configuration declares.
     func started(host: String, port: UInt16, channels: [ChannelID], declared: Set<ChannelID> = []) throws {
@@ -161,10 +167,22 @@ actor Registrar {
 
     /// The same, for who tells one reason of a refusal from another.
     func perform(_ request: AdministrationRequest) async throws -> AdministrationResponse {
-        try await inTurn { try await $0.carryOut(request) }
+        if let standby {
+            throw RelayStateError(description: Self.words(standby.standing) + ": run the command there", mayPass: true)
+        }
+        return try await inTurn { try await $0.carryOut(request) }
+    }
+
+    private static func words(_ standing: ClusterNode.Standing) -> String {
+        guard let holder = standing.holder, let place = standing.holderPlace else {
+            return "this relay stands by, and no node of its cluster serves"
+        }
+        return "this relay stands by, and '\(holder)' at \(place) serves"
     }
 
     private func health() async -> AdministrationResponse {
+        // A supervisor is not to start a node again because another one serves.
+        if let standby { return .standsBy(Self.words(standby.standing)) }
         let isServing = await server?.isServing ?? false
         return isServing ? .done : .failed("the relay accepts no members: it is starting or draining")
     }

@@ -1,5 +1,7 @@
 // The relay as one of the program's services, and its current shutdown settings, which a reload of the configuration
 // may change.
+import RelayCluster
+import RelayProtocol
 import RelayServer
 import ServiceLifecycle
 import Synchronization
@@ -19,6 +21,8 @@ final class CurrentShutdownSettings: Sendable {
 struct RelayService: Service {
     let server: RelayServer
     let ending: CurrentShutdownSettings
+    /// The node of a cluster that the relay is; nil: it is alone.
+    var node: ClusterNode?
 
     func run() async {
         await withGracefulShutdownHandler {
@@ -26,7 +30,11 @@ struct RelayService: Service {
             await server.untilStopped()
         } onGracefulShutdown: {
             let ending = ending.get()
-            Task { await server.drain(for: ending.drainTime, to: ending.successor) }
+            Task {
+                // The next node serves before members are sent there.
+                let next = await node?.release().flatMap { RelayPlace($0) }
+                await server.drain(for: ending.drainTime, to: next ?? ending.successor)
+            }
         }
     }
 }

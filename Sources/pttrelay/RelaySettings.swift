@@ -28,6 +28,8 @@ struct RelaySettings {
     var web: WebSettings?
     /// The API; nil: there is none.
     var api: APISettings?
+    /// The cluster that it is a node of; nil: it is alone.
+    var cluster: ClusterSettings?
     /// Where the operator's page and metrics are; nil: nowhere.
     var operatorListen: ListenAddress?
     var ending = ShutdownSettings()
@@ -121,6 +123,7 @@ struct RelaySettings {
         result.push = root.table("push").map(PushSettings.read)
         result.web = root.table("web").map(WebSettings.read)
         result.api = root.table("api").map(APISettings.read)
+        result.cluster = root.table("cluster").map(ClusterSettings.read)
         result.operatorListen = root.table("operator").map {
             ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
         }
@@ -156,7 +159,7 @@ struct RelaySettings {
         }
     }
 
-    private static var place: SettingType<RelayPlace?> {
+    static var place: SettingType<RelayPlace?> {
         SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
             guard let place = RelayPlace(text) else {
                 throw SettingRefusal(

@@ -62,12 +62,27 @@ struct RelayState {
     /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to
     ///   do.
     static func open(_ directory: String, logger: Logger) throws -> RelayState {
+        try state(in: directory, isClusterNode: false, logger)
+    }
+
+    /// The same of a node of a cluster: its records come from there, and its key from another node.
+    static func openNode(_ directory: String, logger: Logger) throws -> RelayState {
+        try state(in: directory, isClusterNode: true, logger)
+    }
+
+    private static func state(in directory: String, isClusterNode: Bool, _ logger: Logger) throws -> RelayState {
         try AtomicFile.makeDirectory(directory, mode: 0o700)
         let lock = try DirectoryLock(directory, timeout: lockTimeout)
         AtomicFile.removeLeftovers(in: directory)
         let known = try loadIdentity(directory)
         for notice in known?.notices ?? [] { logger.notice("\(notice)") }
-        let store = try records(directory, of: known?.identity)
+        guard known != nil || !isClusterNode else {
+            throw RelayStateError(
+                description:
+                    "there is no relay's key in \(directory): copy identity.pem from another node of the cluster; the first "
+                    + "node gets one by a start without [cluster]")
+        }
+        let store = try records(directory, of: isClusterNode ? nil : known?.identity)
         // Last: who has a key has records, too.
         let identity = try known?.identity ?? makeIdentity(directory, beside: store, logger)
         let keys = transportKeys(directory + transportFile, logger)

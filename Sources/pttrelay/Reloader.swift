@@ -85,6 +85,7 @@ struct Reloader: Sendable {
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
         if old.api?.listen != new.api?.listen { names.append("[api]") }
+        if old.cluster != new.cluster { names.append("[cluster]") }
         if old.web.map(\.untilRestart) != new.web.map(\.untilRestart) { names.append("[web]") }
         switch (old.push, new.push) {
         case (nil, nil): break

@@ -6,6 +6,7 @@ import Glibc
 import Logging
 import Logs
 import Reactor
+import RelayCluster
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -66,7 +67,7 @@ struct RunCommand: ParsableCommand {
             let (level, format) = (logLevel, settings.logFormat)
             LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level, format: format) }
             logger = Logger(label: "pttrelay")
-            parts = try await start(settings, logger)
+            parts = try await start(settings, on: loop, logger)
         } catch {
             ServiceConsole.complain("pttrelay: \(error)")
             throw StartFailure.pausedStatus(error, orUntil: [SIGTERM, SIGINT])
@@ -107,7 +108,7 @@ struct RunCommand: ParsableCommand {
             },
             web: web.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
-            relay: RelayService(server: parts.server, ending: ending))
+            relay: RelayService(server: parts.server, ending: ending, node: parts.node))
         let group = ServiceGroup(
             configuration: .init(
                 services: services.all,
@@ -115,7 +116,7 @@ struct RunCommand: ParsableCommand {
                     LineLogHandler(label: $0, level: .error, format: parts.settings.logFormat)
                 }))
         do {
-            let watched = await [loop] + parts.server.loops
+            let watched = await [loop] + parts.server.loops + (parts.node?.loops ?? [])
             let watchdog = ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: watched, for: $0) }
             defer { withExtendedLifetime(watchdog) {} }
             try await loop.run { [loop] in
@@ -147,6 +148,7 @@ struct RunCommand: ParsableCommand {
         let api: APIConfiguration?
         let registrar: Registrar
         let administration: AdministrationServer
+        let node: ClusterNode?
     }
 
     private func pushes(
@@ -166,13 +168,29 @@ struct RunCommand: ParsableCommand {
         }
     }
 
-    private func start(_ settings: RelaySettings, _ logger: Logger) async throws -> Parts {
+    private func start(_ settings: RelaySettings, on loop: EventLoop, _ logger: Logger) async throws -> Parts {
         let directory = relay.stateDirectory(settings)
-        let state = try RelayState.open(directory, logger: logger)
-        let served = try state.servedChannels(
-            named: self.channels + settings.channels, mayBeNone: settings.api != nil)
+        let state =
+            settings.cluster == nil
+            ? try RelayState.open(directory, logger: logger) : try RelayState.openNode(directory, logger: logger)
+        let place = settings.web.flatMap { $0.place(port: $0.listen.port) }
         let floors = Floors(
             rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
+        let registrar = try Registrar(
+            state: state, web: place, floors: floors, channelsMaximum: settings.limits.channels,
+            logger: Logger(label: "pttrelay.members"))
+        var administration: AdministrationServer?
+        var node: ClusterNode?
+        if let cluster = settings.cluster {
+            let commands = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
+            administration = commands
+            node = try await ClusterStandby(
+                settings: cluster, state: state, registrar: registrar, administration: commands, loop: loop,
+                logger: logger
+            ).untilServing()
+        }
+        let served = try state.servedChannels(
+            named: self.channels + settings.channels, mayBeNone: settings.api != nil)
         let channels = try state.configurations(served, floors)
         if channels.isEmpty { logger.notice("there is no channel yet: 'pttrelay channel add NAME' makes one") }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
@@ -189,7 +207,6 @@ struct RunCommand: ParsableCommand {
         configuration.helpers = settings.helpers
         configuration.acceptsPushes = settings.push != nil
         configuration.roster = try state.roster()
-        let place = settings.web.flatMap { $0.place(port: $0.listen.port) }
         let web = try settings.web.map { web in
             try WebEndpoint(
                 configuration: web.endpoint(state, settings.limits, logger: logger), identity: state.identity,
@@ -197,9 +214,6 @@ struct RunCommand: ParsableCommand {
         }
         configuration.web = web?.worker
         configuration.webPlace = place
-        let registrar = try Registrar(
-            state: state, web: place, floors: floors, channelsMaximum: settings.limits.channels,
-            logger: Logger(label: "pttrelay.members"))
         configuration.enrol = { registrar.enrol($0, $1) }
         let places = PlacesFile(state.placesFile, on: registrar.loop, logger: logger)
         configuration.formerPlaces = places.read()
@@ -215,13 +229,17 @@ struct RunCommand: ParsableCommand {
         let links = try zip(served, channels).filter { $0.0.isDeclared || !$0.0.isAdded }.compactMap {
             try state.standingInvitation($0.1, host: host, port: port, web: place)
         }
-        let administration = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
+        await registrar.standBy(nil)
+        let commands: AdministrationServer =
+            if let administration { administration } else {
+                try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
+            }
         return Parts(
             settings: settings, server: server, links: links,
             pushes: try settings.push?.endpoint(state, logger: logger),
             operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
             api: try settings.api?.configuration(state, logger), registrar: registrar,
-            administration: administration)
+            administration: commands, node: node)
     }
 
     private func endpoint(

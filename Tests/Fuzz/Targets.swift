@@ -5,9 +5,9 @@ import Foundation
 do {
     let modules: Set<String> = [
         "CLinux", "CTOML", "CDBus", "CALSA", "COpus", "CSpeexDSP", "COgg", "CBluetooth", "CEvdev", "CUdev", "CGnuTLS",
-        "CSodium", "CNgtcp2", "CPulse", "CSQLite", "SQLite", "RelayStore", "Vocabulary", "MonotonicTime", "Reactor",
-        "Files", "Cryptography", "Settings",
-        "Logs",
+        "CSodium", "CNgtcp2", "CPulse", "CSQLite", "CNats", "SQLite", "NATS", "RelayStore", "RelayCluster",
+        "Vocabulary", "MonotonicTime", "Reactor",
+        "Files", "Cryptography", "Settings", "Logs",
         "PlainText", "Terminal", "PushToTalkCore", "SFrame", "RelayProtocol", "QUIC", "DBus", "LinuxInput", "BlueZ",
         "Calls", "PTTBus", "Audio", "Nearby", "WebSockets", "WebSocketClient", "RelayClient", "Recordings",
         "Accessories",
@@ -18,7 +18,8 @@ do {
         let all = try? FileManager.default.contentsOfDirectory(atPath: "\(Context.packageDirectory)/Sources/\(name)")
         return .target(
             name: name, dependencies: dependencies, path: "Sources/\(name)",
-            exclude: (all ?? []).filter { !files.contains($0) }.sorted(), sources: files, swiftSettings: swiftSettings)
+            exclude: (all ?? []).filter { name in !files.contains { $0.hasPrefix(name) } }.sorted(), sources: files,
+            swiftSettings: swiftSettings)
     }
     let packages = ["swift-collections", "swift-log", "swift-protobuf", "swift-nio", "swift-nio-ssl"]
     package.dependencies.removeAll { dependency in
@@ -41,18 +42,22 @@ do {
         part(
             "pttrelay",
             [
-                "AdministrationMessages.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
-                "ShutdownSettings.swift", "RelaySettings.swift", "WebSettings.swift",
+                "API/APIBody.swift", "API/APIResource.swift", "AdministrationMessages.swift", "APISettings.swift",
+                "ChannelMessages.swift", "ClusterSettings.swift", "FloorSettings.swift",
+                "ListenAddress.swift", "PushSettings.swift", "ShutdownSettings.swift", "RelaySettings.swift",
+                "StartNeeds.swift", "WebSettings.swift",
             ],
             [
-                "Cryptography", "Logs", "QUIC", "RelayHTTP", "RelayProtocol", "RelayServer", "RelayStore", "RelayWeb",
-                "Settings",
+                "Cryptography", "Logs", "NATS", "QUIC", "RelayCluster", "RelayHTTP", "RelayProtocol", "RelayServer",
+                "RelayStore", "RelayWeb", "Settings",
             ]),
         part("RelayWeb", ["WebEndpointConfiguration.swift"], ["Cryptography", "RelayServer"]),
         part(
             "RelayHTTP",
             [
-                "OperatorEndpointConfiguration.swift", "OperatorToken.swift", "PushEndpointConfiguration.swift",
+                "APIConfiguration.swift", "APIMessages.swift", "APIProblem.swift",
+                "OperatorEndpointConfiguration.swift",
+                "OperatorToken.swift", "PlainHTTPLimits.swift", "PushEndpointConfiguration.swift",
                 "PushHead.swift", "PushPayload.swift", "PushRejection.swift",
             ],
             ["Cryptography", "RelayProtocol", "Vocabulary"]),

@@ -48,6 +48,32 @@ import Testing
             ])
     }
 
+    @Test mutating func `addresses take turns quickly at first, and a slow network gets its time all the same`() {
+        _ = machine.handle(.join, at: now)
+        #expect(machine.nextDeadline == now + .seconds(10))
+        #expect(machine.handle(.addressesFound(2), at: now + .milliseconds(100)) == [])
+        #expect(machine.nextDeadline == now + .milliseconds(1_500), "counted from the beginning of the attempt")
+        var times: [Duration] = []
+        for _ in 0..<8 {
+            now = machine.nextDeadline ?? now
+            #expect(machine.handle(.deadline, at: now).contains(.close(.none)))
+            now = machine.nextDeadline ?? now
+            #expect(machine.handle(.deadline, at: now).last == .connect)
+            times.append((machine.nextDeadline ?? now) - now)
+            #expect(machine.handle(.addressesFound(2), at: now) == [])
+        }
+        #expect(times == [1.5, 3, 3, 6, 6, 10, 10, 10].map { .seconds($0) })
+        // One that answers ends the hurry.
+        _ = machine.handle(.connected, at: now)
+        _ = machine.handle(.welcomed(channelName: "Yard"), at: now)
+        _ = machine.handle(.connectionEnded(.lost("gone")), at: now)
+        now = machine.nextDeadline ?? now
+        _ = machine.handle(.deadline, at: now)
+        #expect(machine.nextDeadline == now + .milliseconds(1_500))
+        #expect(machine.handle(.addressesFound(1), at: now) == [])
+        #expect(machine.nextDeadline == now + .milliseconds(1_500), "an attempt is not lengthened")
+    }
+
     @Test mutating func `another network ends a long wait, but attempts keep their distance`() {
         _ = machine.handle(.join, at: now)
         for _ in 0..<6 {

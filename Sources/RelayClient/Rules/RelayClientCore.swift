@@ -51,16 +51,18 @@ public struct RelayClientCore {
     private(set) var isLostInSilence = false
     /// Whether this end would host the channel if its host went.
     var offersSuccession = false {
-        didSet { uplink.resumesBursts = offersSuccession || hasOtherPath }
+        didSet { resumeBursts() }
     }
     /// Whether the link may go on over another path: a burst continues there.
     var hasOtherPath = false {
         didSet {
             guard hasOtherPath != oldValue else { return }
-            uplink.resumesBursts = offersSuccession || hasOtherPath
+            resumeBursts()
             if hasOtherPath { hearOnce() }
         }
     }
+    /// Whether the relay's name has several addresses: another node of its cluster may serve, and a burst continues there.
+    private var hasOtherAddresses = false
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
 
@@ -169,6 +171,13 @@ public struct RelayClientCore {
             return steer(.connectionEnded(.unreachable("the successor has a different key")), at: now)
         case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
         case .networkChanged: return steer(.networkChanged, at: now)
+        case .addressesFound(let count):
+            if count > 1, !hasOtherAddresses {
+                hasOtherAddresses = true
+                resumeBursts()
+                hearOnce()
+            }
+            return steer(.addressesFound(count), at: now)
         case .relayMoved(let found):
             // A link that works stays: its relay sends it away when it is time.
             guard !isReady, !seededFault("the-next-host-is-not-looked-for") else { return [] }
@@ -221,6 +230,10 @@ public struct RelayClientCore {
     private mutating func doubtPath(at now: Instant) -> [Action] {
         guard hasOtherPath, isReady, doubt.isDue(at: now) else { return [] }
         return [.verify]
+    }
+
+    private mutating func resumeBursts() {
+        uplink.resumesBursts = offersSuccession || hasOtherPath || hasOtherAddresses
     }
 
     /// A talker whose path changes says again what may not have been heard.

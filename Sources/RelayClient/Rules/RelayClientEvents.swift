@@ -27,6 +27,8 @@ extension RelayClientCore {
         case pathLost
         /// This machine's network has changed while there was no connection.
         case networkChanged
+        /// The relay's name has so many addresses that this machine has a way to.
+        case addressesFound(Int)
         /// The relay, with the same key, is at these places now, the best one first; 1 to 8.
         case relayMoved([RelayPlace])
         /// A control message came.

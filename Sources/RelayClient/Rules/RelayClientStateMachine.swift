@@ -29,6 +29,8 @@ public struct RelayClientStateMachine: Sendable {
         case networkChanged
         /// The relay is somewhere else than where it is looked for.
         case relayFound
+        /// Its name has so many addresses that this machine has a way to.
+        case addressesFound(Int)
         /// Somebody speaks, and has a moment for the link to come.
         case wanted
         /// The relay broke the protocol.
@@ -96,6 +98,8 @@ public struct RelayClientStateMachine: Sendable {
     private var abandonedAt: Instant?
     /// Other places wait for their turn: an attempt at one of them does not last long.
     var hasOtherPlaces = false
+    /// Addresses that take turns.
+    private var addresses = 1
 
     /// A link that is not started.
     public init() {}
@@ -178,6 +182,12 @@ public struct RelayClientStateMachine: Sendable {
         case (.waiting(_, isFirm: false), .relayFound):
             failures = 0
             return connect(at: now)
+        case (_, .addressesFound(let count)):
+            addresses = max(1, count)
+            if case .connecting(let deadline, let joinSent) = state {
+                state = .connecting(deadline: min(deadline, attemptedAt + attemptTimeout), joinSent: joinSent)
+            }
+            return []
         case (.connecting, .wanted)
         where now - attemptedAt >= (isWantedAttempt ? Self.wantedAttemptIsOld : Self.attemptIsOld):
             failures = 0
@@ -205,11 +215,18 @@ public struct RelayClientStateMachine: Sendable {
 
     private mutating func connect(forSomebody isWanted: Bool = false, at now: Instant) -> [Action] {
         isWantedAttempt = isWanted
-        let timeout = hasOtherPlaces ? Self.connectTimeoutOfSeveral : Self.connectTimeout
-        state = .connecting(deadline: now + timeout, joinSent: false)
+        state = .connecting(deadline: now + attemptTimeout, joinSent: false)
         attemptedAt = now
         isRefused = false
         return [.tell(.connecting), .connect]
+    }
+
+    /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with each round of the
+    /// addresses, so that a slow network is given what it needs.
+    private var attemptTimeout: Duration {
+        if hasOtherPlaces { return Self.connectTimeoutOfSeveral }
+        guard addresses > 1 else { return Self.connectTimeout }
+        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / addresses, 8)))
     }
 
     private mutating func refused(_ refusal: ServerMessage.JoinRefused, at now: Instant) -> [Action] {

@@ -1,4 +1,5 @@
 // What a path of the API names, and what can be done with it.
+import Cryptography
 import RelayHTTP
 import RelayProtocol
 
@@ -131,8 +132,8 @@ struct APIQuery {
         while let byte = rest.popFirst() {
             switch byte {
             case UInt8(ascii: "%"):
-                let digits = rest.prefix(2)
-                guard digits.count == 2, let value = UInt8(String(decoding: digits, as: UTF8.self), radix: 16) else {
+                // Two digits, and nothing of what numbers may also have: "%+5".
+                guard let value = Hexadecimal.decode(String(decoding: rest.prefix(2), as: UTF8.self))?.first else {
                     return nil
                 }
                 bytes.append(value)

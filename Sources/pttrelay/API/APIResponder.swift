@@ -353,7 +353,8 @@ extension APIProblem {
         case .limit: self.init(409, "limit", words)
         case .wrongKind: self.init(409, "wrong-kind", words)
         case .notWritten, .notNow: self.init(503, "records", words)
-        case .unusable, .missing, .replaced, .unsafe, .damaged, .newer: self.init(500, "records", words)
+        case .unusable, .missing, .replaced, .unsafe, .damaged, .newer, .differs, .inCluster:
+            self.init(500, "records", words)
         }
     }
 

@@ -99,6 +99,14 @@ private let relay = """
     topics = ["org.example.radio.voip-ptt"]
     [operator]
     listen = "127.0.0.1:9464"
+    [api]
+    listen = "127.0.0.1:9465"
+    token-file = "/t"
+    [cluster]
+    servers = ["nats://h:4222"]
+    place = "h:4433"
+    node = "a"
+    replicas = 1
     """
 
 let configurationFuzzers: [Fuzzer] = [
@@ -132,7 +140,7 @@ let configurationFuzzers: [Fuzzer] = [
         expect(settings.channels.allSatisfy { settings.floorRules[$0] != nil }, "each channel has its rules")
         expect(1...16 ~= settings.workers && 0...16 ~= settings.helpers, "threads are bounded")
         expect(settings.ending.drainTime <= .seconds(60), "an end comes")
-        for listen in [settings.listen, settings.operatorListen, settings.push?.listen] {
+        for listen in [settings.listen, settings.operatorListen, settings.push?.listen, settings.api?.listen] {
             if let listen {
                 expect(ListenAddress(argument: listen.text) == listen, "an address is read as it is written")
             }

@@ -16,7 +16,7 @@ nonisolated(unsafe) private var chosen = Fuzzer(name: "", maximum: 0, seeds: { [
 enum Fuzz {
     static let all =
         mediaFuzzers + messageFuzzers + coreFuzzers + fileFuzzers + configurationFuzzers + accessoryFuzzers + busFuzzers
-        + textFuzzers + nearbyFuzzers + bluetoothFuzzers + webLinkFuzzers
+        + textFuzzers + apiFuzzers + clusterFuzzers + nearbyFuzzers + bluetoothFuzzers + webLinkFuzzers
 
     static func main() {
         let arguments = CommandLine.arguments

@@ -219,7 +219,7 @@ struct RelayWorld {
             expect(channel.members.count <= core.limits.membersPerChannel, "so many are members at most")
         }
         let most = core.limits.connections + core.limits.connectionsRefused
-        expect(core.shared.connections.count <= most, "so many are connected at most")
+        expect(core.shared.connections.ids.count <= most, "so many are connected at most")
         for id in core.shared.connections.ids { expect(open.contains(id), "nobody is kept who is gone") }
     }
 

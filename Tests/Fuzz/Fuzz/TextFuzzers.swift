@@ -5,6 +5,7 @@ import MonotonicTime
 import PlainText
 import PushToTalkCore
 import RelayProtocol
+import RelayStore
 import WebSockets
 
 @testable import Headsets

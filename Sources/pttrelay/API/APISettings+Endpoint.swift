@@ -1,25 +1,10 @@
-// The table [api] of pttrelay.toml, and the endpoint that comes of it.
+// The token and the endpoint that come of the table [api].
 import Cryptography
 import Files
 import Logging
 import RelayHTTP
-import Settings
 
-/// Where the API is, and where its token comes from.
-struct APISettings: Equatable {
-    var listen: ListenAddress
-    /// A file with the token; nil: the relay makes one in its state directory.
-    var tokenFile: String?
-
-    /// Only for this machine: there is no TLS.
-    static let standardListen = ListenAddress(address: "127.0.0.1", port: APIConfiguration.defaultPort)
-
-    static func read(_ table: SettingsTable) -> APISettings {
-        APISettings(
-            listen: (table.optional("listen", RelaySettings.listenAddress) ?? nil) ?? standardListen,
-            tokenFile: table.optional("token-file", .string))
-    }
-
+extension APISettings {
     /// The token, made if there is none and no file is named.
     ///
     /// - Throws: `RelayStateError`, `FileError` for a file that is named and has none.

@@ -1,0 +1,84 @@
+// libnats, loaded only where a cluster is configured: it brings OpenSSL with it, and a relay on its own needs neither.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// A connection to NATS with its JetStream. Every call blocks, and may be made from any thread.
+struct ptt_nats;
+
+/// Why a call failed.
+struct ptt_nats_failure {
+    /// libnats' number (natsStatus).
+    int status;
+    /// JetStream's number (jsErrCode); 0: the failure is not JetStream's.
+    int code;
+    /// Words for both, ended with a zero byte.
+    char text[256];
+};
+
+/// How to connect. Strings may be NULL where nothing is said.
+struct ptt_nats_options {
+    /// URLs of servers, `count` of them.
+    const char *const *servers;
+    int count;
+    /// The client's name in the servers' lists.
+    const char *name;
+    /// A file with a JWT and the seed of its key.
+    const char *credentials;
+    /// A file with certificates in PEM that servers' certificates are checked against; whether the connection is encrypted.
+    const char *authorities;
+    bool encrypts;
+    /// How long connecting to a server may take, in milliseconds.
+    int64_t timeout;
+};
+
+/// A stream and its limits.
+struct ptt_nats_stream {
+    const char *name;
+    const char *subject;
+    int64_t replicas;
+    int64_t bytes_maximum;
+    /// How many messages of a subject are kept; 0: all, and what would be too much is refused.
+    int64_t per_subject;
+};
+
+/// What is known of a stream.
+struct ptt_nats_stream_state {
+    uint64_t first;
+    uint64_t last;
+    uint64_t bytes;
+    int64_t bytes_maximum;
+    int64_t replicas;
+    int64_t per_subject;
+};
+
+/// NULL: libnats is there. Otherwise the name of the library that is missing. May read the disk.
+const char *ptt_nats_missing(void);
+
+/// NULL: `failure` says why. Once connected, it connects again by itself, for ever.
+struct ptt_nats *ptt_nats_connect(const struct ptt_nats_options *options, struct ptt_nats_failure *failure);
+void ptt_nats_close(struct ptt_nats *connection);
+/// Bytes of the longest message that the servers take.
+int64_t ptt_nats_payload_maximum(struct ptt_nats *connection);
+
+/// Makes a stream. All calls below return false and fill `failure` when they have failed.
+bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stream *stream, int64_t wait, struct ptt_nats_failure *failure);
+bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int64_t wait, struct ptt_nats_stream_state *state, struct ptt_nats_failure *failure);
+
+/// Appends a message if the last one of its subject has the sequence number `expected`; 0: if there is none.
+bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const char *subject, const void *bytes, int count, uint64_t expected,
+                      int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure);
+
+/// What a message says; called before the reading call returns.
+typedef void (*ptt_nats_reader)(void *context, uint64_t sequence, const void *bytes, int count);
+/// Reads the message `sequence` of a stream.
+bool ptt_nats_read(struct ptt_nats *connection, const char *stream, uint64_t sequence, int64_t wait, ptt_nats_reader reader, void *context,
+                   struct ptt_nats_failure *failure);
+/// Reads the last message of a subject.
+bool ptt_nats_read_last(struct ptt_nats *connection, const char *stream, const char *subject, int64_t wait, ptt_nats_reader reader,
+                        void *context, struct ptt_nats_failure *failure);
+/// Hands over the subjects of a stream that match `filter`, one by one, as bytes.
+bool ptt_nats_subjects(struct ptt_nats *connection, const char *stream, const char *filter, int64_t wait, ptt_nats_reader reader,
+                       void *context, struct ptt_nats_failure *failure);

@@ -1,0 +1,233 @@
+// A connection to NATS servers with JetStream, by libnats.
+import CNats
+
+/// How to connect.
+public struct NATSOptions: Equatable, Sendable {
+    /// Where the servers are, as `nats://host:4222` or `tls://host:4222`, with `user:password@` or a `token@` where they want that.
+    public var servers: [String]
+    /// What the servers call this client in their lists.
+    public var name: String
+    /// A file with a JWT and the seed of its key ("credentials file"); nil: none.
+    public var credentials: String?
+    /// A file with certificates in PEM by which the servers are known; nil: those of the system.
+    public var authorities: String?
+    /// Whether the connection has TLS. That of `tls://` has.
+    public var hasTLS: Bool
+    /// How long connecting to one of them may take.
+    public var timeout: Duration = .seconds(2)
+
+    /// Such a connection.
+    public init(servers: [String], name: String, credentials: String? = nil, authorities: String? = nil) {
+        self.servers = servers
+        self.name = name
+        self.credentials = credentials
+        self.authorities = authorities
+        hasTLS = authorities != nil || servers.contains { $0.hasPrefix("tls://") }
+    }
+}
+
+/// A stream of JetStream with one subject, or with one for each of several things.
+public struct NATSStream: Equatable, Sendable {
+    /// Its name.
+    public var name: String
+    /// Its subject; `>` at the end stands for any.
+    public var subject: String
+    /// On how many servers it is kept: 1, 3 or 5.
+    public var replicas: Int
+    /// The most bytes that it takes.
+    public var bytesMaximum: Int
+    /// Whether only the last message of each subject is kept. Otherwise all are, and nobody can delete one.
+    public var keepsLastOnly: Bool
+
+    /// Such a stream.
+    public init(name: String, subject: String, replicas: Int, bytesMaximum: Int, keepsLastOnly: Bool) {
+        self.name = name
+        self.subject = subject
+        self.replicas = replicas
+        self.bytesMaximum = bytesMaximum
+        self.keepsLastOnly = keepsLastOnly
+    }
+}
+
+/// A message of a stream.
+public struct NATSMessage: Equatable, Sendable {
+    /// Its place in the stream, from 1.
+    public var sequence: UInt64
+    /// What it says.
+    public var bytes: [UInt8]
+}
+
+/// A connection to one of several servers. When it is lost, it is made again by itself. Every call blocks, for `wait` at most, and may
+/// be made from any thread.
+public final class NATSConnection: Sendable {
+    /// Only libnats looks into it, which locks it.
+    private struct Handle: @unchecked Sendable {
+        let pointer: OpaquePointer
+    }
+
+    private let handle: Handle
+
+    /// Connects.
+    ///
+    /// - Throws: `NATSError`.
+    public init(_ options: NATSOptions) throws(NATSError) {
+        if let library = ptt_nats_missing() { throw NATSError(.noLibrary, String(cString: library)) }
+        var failure = ptt_nats_failure()
+        // The strings are copied by the call.
+        let words = options.servers.map { strings($0) }
+        let (name, credentials) = (strings(options.name), options.credentials.map { strings($0) })
+        let authorities = options.authorities.map { strings($0) }
+        let pointer = withPointers(to: words) { servers in
+            name.withUnsafeBufferPointer { name in
+                withPointer(to: credentials) { credentials in
+                    withPointer(to: authorities) { authorities in
+                        var given = ptt_nats_options(
+                            servers: servers, count: Int32(clamping: words.count), name: name.baseAddress,
+                            credentials: credentials, authorities: authorities, encrypts: options.hasTLS,
+                            timeout: options.timeout.wholeMilliseconds)
+                        return ptt_nats_connect(&given, &failure)
+                    }
+                }
+            }
+        }
+        guard let pointer else { throw NATSError(failure) }
+        handle = Handle(pointer: pointer)
+    }
+
+    deinit { ptt_nats_close(handle.pointer) }
+
+    /// Bytes of the longest message that the servers take.
+    public var payloadMaximum: Int { Int(ptt_nats_payload_maximum(handle.pointer)) }
+
+    /// Makes the stream; one of the same settings may be there.
+    public func add(_ stream: NATSStream, wait: Duration) throws(NATSError) {
+        try call { failure in
+            stream.name.withCString { name in
+                stream.subject.withCString { subject in
+                    var settings = ptt_nats_stream(
+                        name: name, subject: subject, replicas: Int64(stream.replicas),
+                        bytes_maximum: Int64(stream.bytesMaximum), per_subject: stream.keepsLastOnly ? 1 : 0)
+                    return ptt_nats_add_stream(handle.pointer, &settings, wait.wholeMilliseconds, &failure)
+                }
+            }
+        }
+    }
+
+    /// What a stream has.
+    public struct StreamState: Equatable, Sendable {
+        /// The sequence numbers of its first and last message. The last one is 0 when there has been none.
+        public var first: UInt64, last: UInt64
+        /// The bytes that it takes, and may take.
+        public var bytes: Int, bytesMaximum: Int
+        /// On how many servers it is kept.
+        public var replicas: Int
+    }
+
+    /// The state of a stream.
+    public func state(of stream: String, wait: Duration) throws(NATSError) -> StreamState {
+        var state = ptt_nats_stream_state()
+        try call { failure in
+            ptt_nats_stream_state(handle.pointer, stream, wait.wholeMilliseconds, &state, &failure)
+        }
+        return StreamState(
+            first: state.first, last: state.last, bytes: Int(clamping: state.bytes),
+            bytesMaximum: Int(clamping: state.bytes_maximum), replicas: Int(clamping: state.replicas))
+    }
+
+    /// Appends a message if the last one of its subject is `last`; 0: if there is none.
+    ///
+    /// - Returns: Its sequence number.
+    /// - Throws: `NATSError`; of the kind `.noAnswer` when it may have been appended.
+    public func publish(
+        _ bytes: [UInt8], to subject: String, of stream: String, after last: UInt64, wait: Duration
+    ) throws(NATSError) -> UInt64 {
+        var sequence: UInt64 = 0
+        try call { failure in
+            ptt_nats_publish(
+                handle.pointer, stream, subject, bytes, Int32(clamping: bytes.count), last, wait.wholeMilliseconds,
+                &sequence, &failure)
+        }
+        return sequence
+    }
+
+    /// The message of that sequence number; nil: there is none, or not yet.
+    public func message(_ sequence: UInt64, of stream: String, wait: Duration) throws(NATSError) -> NATSMessage? {
+        try read { failure, reader, context in
+            ptt_nats_read(
+                handle.pointer, stream, sequence, wait.wholeMilliseconds, reader, context, &failure)
+        }
+    }
+
+    /// The last message of a subject; nil: there is none.
+    public func last(of subject: String, in stream: String, wait: Duration) throws(NATSError) -> NATSMessage? {
+        try read { failure, reader, context in
+            ptt_nats_read_last(handle.pointer, stream, subject, wait.wholeMilliseconds, reader, context, &failure)
+        }
+    }
+
+    /// The subjects of a stream that match `filter`.
+    public func subjects(_ filter: String, of stream: String, wait: Duration) throws(NATSError) -> [String] {
+        try messages { failure, reader, context in
+            ptt_nats_subjects(handle.pointer, stream, filter, wait.wholeMilliseconds, reader, context, &failure)
+        }.map { String(decoding: $0.bytes, as: UTF8.self) }
+    }
+
+    // MARK: Calls
+
+    private func call(_ body: (inout ptt_nats_failure) -> Bool) throws(NATSError) {
+        var failure = ptt_nats_failure()
+        guard body(&failure) else { throw NATSError(failure) }
+    }
+
+    private typealias Reading = (inout ptt_nats_failure, @escaping ptt_nats_reader, UnsafeMutableRawPointer) -> Bool
+
+    private func messages(_ body: Reading) throws(NATSError) -> [NATSMessage] {
+        var found: [NATSMessage] = []
+        try call { failure in
+            withUnsafeMutablePointer(to: &found) { found in
+                body(
+                    &failure,
+                    { context, sequence, bytes, count in
+                        let bytes = UnsafeRawBufferPointer(start: bytes, count: Int(count))
+                        context?.assumingMemoryBound(to: [NATSMessage].self).pointee
+                            .append(NATSMessage(sequence: sequence, bytes: Array(bytes)))
+                    }, found)
+            }
+        }
+        return found
+    }
+
+    private func read(_ body: Reading) throws(NATSError) -> NATSMessage? {
+        do throws(NATSError) {
+            return try messages(body).first
+        } catch {
+            guard error.kind == .noMessage else { throw error }
+            return nil
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var wholeMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return max(1, seconds * 1_000 + attoseconds / 1_000_000_000_000_000)
+    }
+}
+
+private func strings(_ text: String) -> [CChar] { Array(text.utf8CString) }
+
+private func withPointer<T>(to text: [CChar]?, _ body: (UnsafePointer<CChar>?) -> T) -> T {
+    guard let text else { return body(nil) }
+    return text.withUnsafeBufferPointer { body($0.baseAddress) }
+}
+
+/// An array of C strings, for the length of a call.
+private func withPointers<T>(to texts: [[CChar]], _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> T) -> T {
+    let copies = texts.map { text in
+        let copy = UnsafeMutablePointer<CChar>.allocate(capacity: text.count)
+        copy.initialize(from: text, count: text.count)
+        return copy
+    }
+    defer { for copy in copies { copy.deallocate() } }
+    return copies.map { UnsafePointer($0) as UnsafePointer<CChar>? }.withUnsafeBufferPointer { body($0.baseAddress) }
+}

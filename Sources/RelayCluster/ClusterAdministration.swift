@@ -1,0 +1,111 @@
+// What is done to a cluster by command: it is made of a relay's records, and looked at. Calls block.
+import Cryptography
+import NATS
+import RelayStore
+
+/// The commands of an operator.
+public struct ClusterAdministration: Sendable {
+    private let configuration: ClusterConfiguration
+    private let connection: NATSConnection
+
+    private static let wait: Duration = .seconds(5)
+
+    /// Connects to the servers.
+    ///
+    /// - Throws: `NATSError`.
+    public init(_ configuration: ClusterConfiguration) throws(NATSError) {
+        self.configuration = configuration
+        connection = try NATSConnection(configuration.nats)
+    }
+
+    /// Makes the cluster of the records of a relay that does not run.
+    ///
+    /// - Returns: The messages that it took.
+    /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
+    public func importRecords(of store: RelayStore, pin: PublicKeyPin, messageMaximum: Int? = nil) throws -> Int {
+        for stream in [configuration.log, configuration.state] { try connection.add(stream, wait: Self.wait) }
+        guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
+            throw ClusterError.hasRecords(configuration.name)
+        }
+        let beginning = ClusterRecord.Beginning(
+            cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: pin,
+            changes: try store.everything())
+        let log = ClusterLog(connection, configuration.log) { _ in }
+        let size = messageMaximum ?? log.messageMaximum
+        guard let messages = ClusterRecord.beginning(beginning).messages(epoch: 0, byteCountMaximum: size) else {
+            throw ClusterError.tooMuch
+        }
+        // Behind an attempt that was interrupted: its parts are skipped.
+        let first = try connection.state(of: configuration.log.name, wait: Self.wait).last + 1
+        var last = first - 1
+        for message in messages {
+            last = try connection.publish(
+                message, to: configuration.log.subject, of: configuration.log.name, after: last, wait: Self.wait)
+        }
+        let description = ClusterDescription(
+            cluster: Hexadecimal.encode(beginning.cluster), pin: pin.description, first: first)
+        do throws(NATSError) {
+            _ = try connection.publish(
+                description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: 0,
+                wait: Self.wait)
+        } catch {
+            throw error.kind == .otherLast ? ClusterError.hasRecords(configuration.name) : error
+        }
+        try store.begin(LogPlace(cluster: description.cluster, epoch: 0, position: last))
+        return messages.count
+    }
+
+    /// What a cluster is about.
+    public struct Status: Equatable, Sendable {
+        /// The node that has the lease; nil: none has had it.
+        public var lease: ClusterLease?
+        /// What the nodes have said of themselves.
+        public var nodes: [ClusterNodeReport]
+        /// The last position of the log.
+        public var position: UInt64
+        /// The log's bytes, and the most that it takes.
+        public var logBytes: Int, logBytesMaximum: Int
+        /// On how many servers it is kept.
+        public var replicas: Int
+    }
+
+    /// How the cluster is.
+    ///
+    /// - Throws: `NATSError`, `ClusterError.noRecords`.
+    public func status() throws -> Status {
+        guard try Self.description(configuration, connection, wait: Self.wait) != nil else {
+            throw ClusterError.noRecords(configuration.name)
+        }
+        let state = configuration.state.name
+        let log = try connection.state(of: configuration.log.name, wait: Self.wait)
+        let lease = try connection.last(of: configuration.leaseSubject, in: state, wait: Self.wait)
+        let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: Self.wait)
+        let nodes = try subjects.sorted().prefix(100).compactMap { subject in
+            try connection.last(of: subject, in: state, wait: Self.wait).flatMap {
+                ClusterNodeReport(message: $0.bytes)
+            }
+        }
+        return Status(
+            lease: lease.flatMap { ClusterLease(message: $0.bytes) }, nodes: nodes, position: log.last,
+            logBytes: log.bytes, logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
+    }
+
+    /// What the cluster is; nil: it has no records.
+    static func description(
+        _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: Duration
+    ) throws -> ClusterDescription? {
+        let message: NATSMessage?
+        do throws(NATSError) {
+            message = try connection.last(
+                of: configuration.descriptionSubject, in: configuration.state.name, wait: wait)
+        } catch {
+            guard error.kind == .noStream else { throw error }
+            return nil
+        }
+        guard let message else { return nil }
+        guard let description = ClusterDescription(message: message.bytes) else {
+            throw ClusterError.unreadable(position: 0)
+        }
+        return description
+    }
+}

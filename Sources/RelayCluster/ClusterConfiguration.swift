@@ -1,0 +1,156 @@
+// What a node knows of its cluster before it connects, and what its nodes say of the cluster and of themselves.
+import Cryptography
+import FoundationEssentials
+import NATS
+
+/// A cluster, and a node of it.
+public struct ClusterConfiguration: Equatable, Sendable {
+    /// The cluster's name, which all nodes have.
+    public var name: String
+    /// This node's name.
+    public var node: String
+    /// How the servers of NATS are reached.
+    public var nats: NATSOptions
+    /// Where members reach this node, as `host:port`.
+    public var place: String
+    /// On how many servers the records are kept.
+    public var replicas: Int
+    /// The most bytes of the log.
+    public var logBytesMaximum: Int
+
+    /// Such a node.
+    public init(name: String, node: String, nats: NATSOptions, place: String, replicas: Int, logBytesMaximum: Int) {
+        self.name = name
+        self.node = node
+        self.nats = nats
+        self.place = place
+        self.replicas = replicas
+        self.logBytesMaximum = logBytesMaximum
+    }
+
+    /// Whether `text` can be a cluster's or node's name: letters, digits, `-` and `_`, since it is part of names in NATS.
+    public static func isName(_ text: String) -> Bool {
+        (1...nameMaximum).contains(text.utf8.count)
+            && text.utf8.allSatisfy { byte in
+                switch byte {
+                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
+                    true
+                default: false
+                }
+            }
+    }
+
+    /// The longest name.
+    public static let nameMaximum = 32
+
+    // MARK: Names in NATS
+
+    var log: NATSStream {
+        NATSStream(
+            name: "PTTRELAY_\(name)_LOG", subject: "pttrelay.\(name).log", replicas: replicas,
+            bytesMaximum: logBytesMaximum, keepsLastOnly: false)
+    }
+
+    var state: NATSStream {
+        NATSStream(
+            name: "PTTRELAY_\(name)_STATE", subject: subject(">"), replicas: replicas, bytesMaximum: 1 << 20,
+            keepsLastOnly: true)
+    }
+
+    var leaseSubject: String { subject("lease") }
+    var descriptionSubject: String { subject("cluster") }
+    func nodeSubject(_ node: String) -> String { subject("node.\(node)") }
+
+    private func subject(_ of: String) -> String { "pttrelay.\(name).state.\(of)" }
+}
+
+/// What a cluster is; written once, when its first records are in the log.
+public struct ClusterDescription: Codable, Equatable, Sendable {
+    /// Identifies it: 16 bytes in hexadecimal.
+    public var cluster: String
+    /// The fingerprint of the relay's key, in Base64url.
+    public var pin: String
+    /// The position of the beginning in the log.
+    public var first: UInt64
+}
+
+/// What a node says of itself every few seconds.
+public struct ClusterNodeReport: Codable, Equatable, Sendable {
+    /// Its name.
+    public var node: String
+    /// See `ClusterLease.identifier`.
+    public var identifier: String
+    /// Where members reach it.
+    public var place: String
+    /// Whether it serves.
+    public var serves: Bool
+    /// The last position of the log that it has.
+    public var position: UInt64
+    /// When it said so, in seconds since 1970.
+    public var at: Int64
+    /// The version of its program.
+    public var version: String
+}
+
+extension Encodable {
+    /// As a message.
+    var message: [UInt8] {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        // Texts and numbers can always be encoded.
+        return (try? encoder.encode(self)).map { Array($0) } ?? []
+    }
+}
+
+extension Decodable {
+    /// What a message of at most 2,048 bytes says; nil: something else.
+    init?(message: [UInt8]) {
+        guard message.count <= 2_048, let value = try? JSONDecoder().decode(Self.self, from: Data(message)) else {
+            return nil
+        }
+        self = value
+    }
+}
+
+/// Why a relay cannot be a node of its cluster.
+public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
+    /// The cluster has no records yet.
+    case noRecords(String)
+    /// It has records already.
+    case hasRecords(String)
+    /// Its records are another relay's.
+    case otherRelay(String)
+    /// Another node has the name.
+    case nameTaken(String)
+    /// A message of the log cannot be read.
+    case unreadable(position: UInt64)
+    /// A message of the log is gone.
+    case incomplete(position: UInt64)
+    /// A transaction changes too much.
+    case tooMuch
+    /// Another node has written since.
+    case fenced
+
+    /// What is wrong and what to do.
+    public var description: String {
+        switch self {
+        case .noRecords(let name):
+            "the cluster '\(name)' has no records yet; 'pttrelay cluster import' on the relay that has them makes it"
+        case .hasRecords(let name):
+            "the cluster '\(name)' has records already; nodes with other records join it after 'pttrelay begin-anew records'"
+        case .otherRelay(let name):
+            "the cluster '\(name)' is another relay's, whose key is not this one's; copy identity.pem from the state directory of a "
+                + "node of it, or choose another 'name' in [cluster]"
+        case .nameTaken(let node):
+            "another relay of the cluster is called '\(node)'; give this one another 'node' in [cluster]"
+        case .unreadable(let position):
+            "record \(position) of the cluster was written by a later version of pttrelay, or by something else; install the version "
+                + "that the other nodes have"
+        case .incomplete(let position):
+            "record \(position) of the cluster is gone; make a new cluster, with another name, from the node with the latest records"
+        case .tooMuch: "the change is too large for the cluster's log; make it in smaller steps"
+        case .fenced: "another relay of the cluster serves now"
+        }
+    }
+}

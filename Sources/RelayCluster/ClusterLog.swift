@@ -1,0 +1,196 @@
+// The log of a cluster in JetStream: appended to by the node that serves, and applied by all. Calls block.
+import Cryptography
+import Glibc
+import MonotonicTime
+import NATS
+import RelayStore
+import Synchronization
+
+/// The log, for the node that serves.
+///
+/// Each message names the one before it (JetStream's expected sequence of the subject). So a node that another one has followed, though it
+/// does not know yet, can write nothing: the first message of an epoch is the new holder's.
+final class ClusterLog: RecordLog {
+    private struct State {
+        /// Nil: this node does not serve.
+        var epoch: UInt64?
+        /// Behind the parts of records that were given up.
+        var end: UInt64 = 0
+        var failedAt: Instant?
+    }
+
+    private let connection: NATSConnection
+    private let stream: NATSStream
+    private let state = Mutex(State())
+    private let onLoss: @Sendable (_ why: String?) -> Void
+
+    /// How long a transaction waits for JetStream…
+    private static let waitLimit: Duration = .seconds(3)
+    /// …and how long after another one has waited in vain.
+    private static let shortWaitLimit: Duration = .milliseconds(300)
+    private static let pause: UInt32 = 100_000
+    /// The longest message, whatever the servers take.
+    static let messageMaximum = 512 * 1_024
+
+    /// - Parameter onLoss: Called when another node has written (nil), or the log has what this node has not.
+    init(_ connection: NATSConnection, _ stream: NATSStream, onLoss: @escaping @Sendable (_ why: String?) -> Void) {
+        self.connection = connection
+        self.stream = stream
+        self.onLoss = onLoss
+    }
+
+    var messageMaximum: Int { min(Self.messageMaximum, max(1_024, connection.payloadMaximum - 1_024)) }
+
+    /// This node serves, and has written the first message of `epoch` at `position`.
+    func begin(_ epoch: UInt64, at position: UInt64) {
+        state.withLock { $0 = State(epoch: epoch, end: position) }
+    }
+
+    func append(_ changes: [UInt8], behind place: LogPlace) throws -> UInt64 {
+        let (epoch, end, failedAt) = state.withLock { ($0.epoch, $0.end, $0.failedAt) }
+        guard let epoch else { throw ClusterError.fenced }
+        guard let messages = ClusterRecord.changes(changes).messages(epoch: epoch, byteCountMaximum: messageMaximum)
+        else { throw ClusterError.tooMuch }
+        let isShort = failedAt.map { .now - $0 < Self.waitLimit } ?? false
+        let deadline = Instant.now + (isShort ? Self.shortWaitLimit : Self.waitLimit)
+        var last = max(place.position, end)
+        do {
+            for message in messages {
+                last = try append(message, behind: last, until: deadline)
+                state.withLock { ($0.end, $0.failedAt) = (last, nil) }
+            }
+        } catch let error as NATSError {
+            state.withLock { $0.failedAt = .now }
+            throw error
+        }
+        return last
+    }
+
+    private func append(_ message: [UInt8], behind last: UInt64, until deadline: Instant) throws -> UInt64 {
+        var isRepeated = false
+        while true {
+            do throws(NATSError) {
+                let wait = min(.seconds(1), max(deadline - .now, .milliseconds(50)))
+                return try connection.publish(message, to: stream.subject, of: stream.name, after: last, wait: wait)
+            } catch {
+                switch error.kind {
+                case .otherLast:
+                    // Its own, whose acknowledgement was lost.
+                    if isRepeated, let there = try connection.message(last + 1, of: stream.name, wait: .seconds(1)),
+                        there.bytes == message
+                    {
+                        return there.sequence
+                    }
+                    lose(nil)
+                    throw ClusterError.fenced
+                case .noAnswer, .unavailable, .unreachable:
+                    guard .now < deadline else { throw error }
+                    isRepeated = true
+                    usleep(Self.pause)
+                default: throw error
+                }
+            }
+        }
+    }
+
+    func isAhead(because error: any Error) { lose("\(error)") }
+
+    private func lose(_ why: String?) {
+        state.withLock { $0.epoch = nil }
+        onLoss(why)
+    }
+}
+
+/// The log, for a node that follows.
+struct ClusterFollower {
+    let connection: NATSConnection
+    let stream: NATSStream
+    let description: ClusterDescription
+    let store: RelayStore
+    /// The key's fingerprint of this node.
+    let pin: PublicKeyPin
+
+    private static let wait: Duration = .seconds(2)
+    /// Changes that are one transaction of the file: at most so many, and so many bytes.
+    private static let changesEach = 256
+    private static let bytesEach = 4 << 20
+
+    /// Applies what is new, up to `messagesMaximum` messages.
+    ///
+    /// - Returns: Where the file is now, and whether that is the end of the log.
+    func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool) {
+        guard description.pin == pin.description else { throw ClusterError.otherRelay(stream.name) }
+        let known = try store.logPlace()
+        if let known, known.cluster != description.cluster {
+            throw RelayStoreError.differs("it is of another cluster")
+        }
+        // Of a file that has no part in it yet: the beginning is the first record.
+        var place = known ?? LogPlace(cluster: description.cluster, epoch: 0, position: 0)
+        var next = known == nil ? description.first : place.position + 1
+        var reader = ClusterRecordReader()
+        var changes: [[UInt8]] = []
+        var taken = 0
+        // A record is taken whole, however many messages it has.
+        while taken < messagesMaximum || !reader.isBetweenRecords {
+            guard let message = try connection.message(next, of: stream.name, wait: Self.wait) else {
+                guard place.position > 0 else { throw ClusterError.incomplete(position: next) }
+                try keep(&changes, at: place)
+                return (place, true)
+            }
+            switch reader.take(message.bytes) {
+            case .part: break
+            case .unreadable: throw ClusterError.unreadable(position: next)
+            case .record(let record, let epoch):
+                switch record {
+                case .beginning(let beginning):
+                    guard place.position == 0 else { throw ClusterError.unreadable(position: next) }
+                    place.position = next
+                    try store.apply(beginning.changes, upTo: place, isBeginning: true)
+                case .epoch: (place.epoch, place.position) = (epoch, next)
+                case .changes(let bytes):
+                    changes.append(bytes)
+                    place.position = next
+                }
+                if changes.count >= Self.changesEach || changes.reduce(0, { $0 + $1.count }) >= Self.bytesEach {
+                    try keep(&changes, at: place)
+                }
+            }
+            next += 1
+            taken += 1
+        }
+        try keep(&changes, at: place)
+        return (place, false)
+    }
+
+    private func keep(_ changes: inout [[UInt8]], at place: LogPlace) throws {
+        guard try store.logPlace() != place else { return }
+        try store.apply(changes, upTo: place)
+        changes = []
+    }
+
+    /// Applies all there is, and writes the first message of `epoch` behind it.
+    ///
+    /// - Returns: Its position.
+    func take(epoch: UInt64) throws -> UInt64 {
+        while true {
+            var (place, isEnd) = try follow()
+            guard isEnd else { continue }
+            guard let message = ClusterRecord.epoch(epoch).messages(epoch: epoch, byteCountMaximum: 1_024)?.first else {
+                throw ClusterError.tooMuch
+            }
+            // Behind the parts that its predecessor may have left.
+            var last = place.position
+            while try connection.message(last + 1, of: stream.name, wait: Self.wait) != nil { last += 1 }
+            do throws(NATSError) {
+                place.position = try connection.publish(
+                    message, to: stream.subject, of: stream.name, after: last, wait: Self.wait)
+            } catch {
+                guard error.kind == .otherLast else { throw error }
+                continue
+            }
+            place.epoch = epoch
+            try store.apply([], upTo: place)
+            return place.position
+        }
+    }
+}

@@ -1,0 +1,43 @@
+// What the API's endpoint is started with.
+
+/// Where the API listens. Every bound of it has its name here.
+public struct APIConfiguration: Sendable {
+    /// The numeric address to listen on. There is no TLS: other than loopback only behind something that adds it.
+    public var listenAddress: String
+    /// The TCP port; 0 lets the kernel choose.
+    public var listenPort: UInt16
+    /// What opens everything but the description.
+    public var token: OperatorToken
+    /// Connections at one time. A newcomer beyond them takes the place of the oldest that has taken no answer yet; after these, of the
+    /// one that has been silent longest.
+    public var connections = 64
+    /// Connections at one time from one address, or from one /64 network of IPv6.
+    public var connectionsPerAddress = 32
+    /// How long a connection may be silent between two requests.
+    public var idleTime: Duration = .seconds(60)
+    /// How long a request may take, from its first byte (the first one: from the connection) to the last byte of its answer.
+    public var requestTime: Duration = .seconds(10)
+    /// Bytes of a request's head.
+    public var headBytes = 8_192
+    /// Bytes of a request's body.
+    public var bodyBytes = 16_384
+    /// How much of a longer body is read, so that the client gets to read why it is refused.
+    public var unwantedBodyBytes = 65_536
+
+    /// The port when nothing else is said.
+    public static let defaultPort: UInt16 = 9_465
+
+    /// An endpoint on `listenAddress`.
+    public init(listenAddress: String = "127.0.0.1", listenPort: UInt16 = defaultPort, token: OperatorToken) {
+        self.listenAddress = listenAddress
+        self.listenPort = listenPort
+        self.token = token
+    }
+
+    var limits: PlainHTTPLimits {
+        PlainHTTPLimits(
+            connections: connections, connectionsPerAddress: connectionsPerAddress, idleTime: idleTime,
+            requestTime: requestTime, headBytes: headBytes, bodyBytes: bodyBytes,
+            unwantedBodyBytes: unwantedBodyBytes)
+    }
+}

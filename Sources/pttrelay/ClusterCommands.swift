@@ -1,0 +1,126 @@
+// pttrelay cluster: makes a cluster of a relay's records, shows it, and takes a relay out of it.
+import ArgumentParser
+import Cryptography
+import Glibc
+import Logging
+import RelayCluster
+import RelayStore
+import Terminal
+
+/// What is done to a cluster.
+struct ClusterCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cluster", abstract: "Several relays as one: make the cluster, or look at it.",
+        discussion: """
+            The relays of a cluster have the same key and the same records, which they keep in NATS. One of them serves; \
+            the others stand by, and one of these takes over when it ends. [cluster] in the configuration says how NATS is \
+            reached.
+            """, subcommands: [Import.self, Status.self, Leave.self])
+
+    /// The configuration's cluster.
+    private static func settings(_ relay: RelayOptions) throws -> (RelaySettings, ClusterConfiguration) {
+        let settings = try relay.settings()
+        guard let cluster = settings.cluster?.configuration else {
+            throw RelayStateError(description: "the configuration has no [cluster]")
+        }
+        return (settings, cluster)
+    }
+
+    private static func attempt(_ body: () throws -> Void) throws {
+        do { try body() } catch {
+            Console.complain("pttrelay: \(error)")
+            throw StartFailure.status(error)
+        }
+    }
+
+    /// Makes the cluster.
+    struct Import: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "import", abstract: "Make the cluster of this relay's records.",
+            discussion: """
+                Run it once, on the relay that has the records, while that is stopped. The other relays get the records \
+                when they start; they need a copy of identity.pem from the state directory of this one.
+                """)
+
+        @OptionGroup var relay: RelayOptions
+
+        func run() throws {
+            try ClusterCommand.attempt {
+                let (settings, cluster) = try ClusterCommand.settings(relay)
+                let state = try RelayState.existing(
+                    relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
+                let channels = try state.store.channels().count
+                _ = try ClusterAdministration(cluster).importRecords(of: state.store, pin: state.identity.pin)
+                Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
+                Console.say("start this relay now; copy identity.pem to the other ones, and start them")
+            }
+        }
+    }
+
+    /// Shows the cluster.
+    struct Status: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "status", abstract: "Show which relay serves, which stand by, and how full the log is.")
+
+        @OptionGroup var relay: RelayOptions
+
+        func run() throws {
+            try ClusterCommand.attempt {
+                let (_, cluster) = try ClusterCommand.settings(relay)
+                let status = try ClusterAdministration(cluster).status()
+                for line in ClusterCommand.lines(status, of: cluster.name, now: Int64(time(nil))) { Console.say(line) }
+            }
+        }
+    }
+
+    /// What `status` prints.
+    static func lines(_ status: ClusterAdministration.Status, of name: String, now: Int64) -> [String] {
+        let serving =
+            switch status.lease {
+            case let lease? where lease.state != .released:
+                "'\(lease.node)' at \(lease.place) serves (epoch \(lease.epoch))"
+            default: "no relay serves"
+            }
+        let percent = status.logBytes * 100 / max(1, status.logBytesMaximum)
+        var lines = [
+            "cluster '\(name)': \(serving)",
+            "the log has \(status.position) records on \(status.replicas == 1 ? "1 NATS server" : "\(status.replicas) NATS servers"), and is \(percent) % full",
+        ]
+        for node in status.nodes {
+            let age = max(0, now - node.at)
+            let behind = status.position > node.position ? status.position - node.position : 0
+            let records = behind == 0 ? "has all records" : "lacks \(behind) records"
+            let about =
+                if age > 15 { "not heard of for \(age) s" } else if node.node == status.lease?.node {
+                    "serves"
+                } else { "stands by, \(records)" }
+            lines.append("\(node.node) at \(node.place): \(about) (version \(node.version))")
+        }
+        return lines
+    }
+
+    /// Takes a relay out of its cluster.
+    struct Leave: ParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "leave", abstract: "Make this relay one of its own, with the records that it has.",
+            discussion: """
+                Run it while the relay is stopped, and remove [cluster] from its configuration. The other relays of the \
+                cluster are not affected. Members of both would not hear each other: use another name in the links of one.
+                """)
+
+        @OptionGroup var relay: RelayOptions
+
+        func run() throws {
+            try ClusterCommand.attempt {
+                let directory = relay.stateDirectory(try relay.settings())
+                let state = try RelayState.existing(
+                    directory, logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
+                guard try state.store.logPlace() != nil else {
+                    throw RelayStateError(description: "the relay in \(directory) is in no cluster")
+                }
+                try state.store.leaveCluster()
+                Console.say("the relay in \(directory) is in no cluster any more")
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// The table [cluster] of pttrelay.toml.
+import Glibc
+import NATS
+import RelayCluster
+import RelayProtocol
+import Settings
+
+/// The cluster that a relay is a node of.
+struct ClusterSettings: Equatable {
+    var configuration: ClusterConfiguration
+
+    /// The most servers that can be named.
+    private static let serversMaximum = 16
+    private static let megabyte = 1 << 20
+
+    static func read(_ table: SettingsTable) -> ClusterSettings {
+        let name = table.value("name", clusterName, default: "relay")
+        // What a person has to say where the machine's name is none.
+        let node = table.optional("node", clusterName) ?? nil ?? machineName
+        if node == nil { _ = table.required("node", clusterName) }
+        let servers = table.required("servers", .array(of: server, count: 1...serversMaximum))
+        let place = table.required("place", RelaySettings.place)
+        var nats = NATSOptions(
+            servers: servers, name: "pttrelay \(node ?? "")",
+            credentials: table.optional("credentials", .string(lengthMax: 4_096)),
+            authorities: table.optional("ca", .string(lengthMax: 4_096)))
+        nats.hasTLS = nats.hasTLS || servers.contains { $0.hasPrefix("tls://") }
+        return ClusterSettings(
+            configuration: ClusterConfiguration(
+                name: name, node: node ?? "", nats: nats, place: place.map { "\($0)" } ?? "",
+                replicas: table.value("replicas", .integer(in: 1...5), default: 3),
+                logBytesMaximum: megabyte
+                    * table.value("log-megabytes", .integer(in: 16...1_048_576), default: 1_024)))
+    }
+
+    /// The machine's name up to the first dot; nil: it is none of a node.
+    private static var machineName: String? {
+        var buffer = [CChar](repeating: 0, count: 256)
+        guard gethostname(&buffer, buffer.count - 1) == 0 else { return nil }
+        let name = String(decoding: buffer.prefix { $0 != 0 && $0 != 46 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return ClusterConfiguration.isName(name) ? name : nil
+    }
+
+    private static var clusterName: SettingType<String> {
+        SettingType<String>.string(lengthMax: 256).map(placeholder: "x") { text throws(SettingRefusal) in
+            guard ClusterConfiguration.isName(text) else {
+                throw SettingRefusal(
+                    "\"\(text)\" cannot be a name here",
+                    "write 1 to \(ClusterConfiguration.nameMaximum) letters, digits, '-' and '_'")
+            }
+            return text
+        }
+    }
+
+    private static var server: SettingType<String> {
+        SettingType<String>.string(lengthMax: 1_024).map(placeholder: "") { text throws(SettingRefusal) in
+            guard text.hasPrefix("nats://") || text.hasPrefix("tls://") else {
+                throw SettingRefusal(
+                    "\"\(text)\" is not a server of NATS", "write one such as \"nats://nats1.example:4222\"")
+            }
+            return text
+        }
+    }
+}

@@ -1,0 +1,68 @@
+// A node of a cluster until it serves: it stands by, answers commands, and ends when it is told to.
+import Cryptography
+import Files
+import Glibc
+import Logging
+import Reactor
+import RelayCluster
+import Settings
+import Terminal
+import Version
+
+/// Stands by.
+struct ClusterStandby {
+    let settings: ClusterSettings
+    let state: RelayState
+    let registrar: Registrar
+    let administration: AdministrationServer
+    /// The program's loop.
+    let loop: EventLoop
+    let logger: Logger
+
+    /// Returns when this node is to serve, which it then does until the program ends.
+    func untilServing() async throws -> ClusterNode {
+        let logger = logger
+        let node = try ClusterNode(
+            settings.configuration, store: state.store, pin: state.identity.pin, version: Version.text,
+            logger: Logger(label: "pttrelay.cluster")
+        ) { end in
+            // At once, whatever is under way: another node serves, or is about to. Members find it.
+            ServiceConsole.complain("pttrelay: \(Self.words(end))")
+            exit(EXIT_FAILURE)
+        }
+        await registrar.standBy(node)
+        FailedStarts.ofService.succeeded()
+        let (signals, watchdog) = try await loop.run { [loop, administration] in
+            let signals = try SignalWatch([SIGHUP, SIGTERM, SIGINT], on: loop) { signal in
+                if signal == SIGHUP {
+                    return logger.notice("a node that stands by reads its configuration when it starts: restart it")
+                }
+                Task {
+                    await administration.stop()
+                    exit(EXIT_SUCCESS)
+                }
+            }
+            return (
+                signals, ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: [loop] + node.loops, for: $0) }
+            )
+        }
+        ServiceConsole.say("standing by")
+        await node.serve()
+        withExtendedLifetime(watchdog) {}
+        try await loop.run { signals.cancel() }
+        return node
+    }
+
+    private static func words(_ end: ClusterStateMachine.End) -> String {
+        switch end {
+        case .deposed(let lease):
+            let holder = lease.map { "'\($0.node)' at \($0.place)" } ?? "another node"
+            return "\(holder) of the cluster serves now; this relay ends, and stands by when it is started again"
+        case .leaseLost:
+            return
+                "NATS has not answered for so long that another node may serve; this relay ends, and stands by when it is "
+                + "started again"
+        case .records(let why): return "this relay cannot serve its cluster: \(why)"
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// JetStream's streams, with a real nats-server.
+import FoundationEssentials
+import Glibc
+import NATS
+import TestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(2)), .serialized) struct NATSTests {
+    private let log = NATSStream(
+        name: "LOG", subject: "test.log", replicas: 1, bytesMaximum: 1 << 20, keepsLastOnly: false)
+    private let state = NATSStream(
+        name: "STATE", subject: "test.state.>", replicas: 1, bytesMaximum: 1 << 20, keepsLastOnly: true)
+
+    private func kind(_ body: () throws -> Void) -> NATSError.Kind? {
+        #expect(throws: NATSError.self) { try body() }?.kind
+    }
+
+    @Test func `a log keeps what was written, in order, and takes only what follows`() throws {
+        let server = try NATSServer()
+        let connection = try NATSConnection(server.options)
+        #expect(kind { _ = try connection.state(of: "LOG", wait: .seconds(2)) } == .noStream)
+        #expect(kind { _ = try connection.message(1, of: "LOG", wait: .seconds(2)) } == .noStream)
+        try connection.add(log, wait: .seconds(2))
+        try connection.add(log, wait: .seconds(2))
+        #expect(try connection.message(1, of: "LOG", wait: .seconds(2)) == nil)
+        let first = try connection.publish([1, 0, 255], to: "test.log", of: "LOG", after: 0, wait: .seconds(2))
+        #expect(first == 1)
+        for last: UInt64 in [0, 2, 7] {
+            #expect(
+                kind { _ = try connection.publish([2], to: "test.log", of: "LOG", after: last, wait: .seconds(2)) }
+                    == .otherLast)
+        }
+        #expect(try connection.publish([], to: "test.log", of: "LOG", after: 1, wait: .seconds(2)) == 2)
+        #expect(try connection.message(1, of: "LOG", wait: .seconds(2))?.bytes == [1, 0, 255])
+        #expect(try connection.message(2, of: "LOG", wait: .seconds(2))?.bytes == [])
+        #expect(try connection.message(3, of: "LOG", wait: .seconds(2)) == nil)
+        let known = try connection.state(of: "LOG", wait: .seconds(2))
+        #expect(known.first == 1 && known.last == 2 && known.bytesMaximum == 1 << 20 && known.replicas == 1)
+        var other = log
+        other.bytesMaximum = 1 << 10
+        #expect(kind { try connection.add(other, wait: .seconds(2)) } == .differs)
+        // A restart of the server loses nothing, and the connection is made again.
+        server.stop()
+        let lost = kind { _ = try connection.message(1, of: "LOG", wait: .milliseconds(300)) }
+        #expect(lost == .unreachable || lost == .noAnswer)
+        try server.start()
+        var found: [UInt8]?
+        for _ in 0..<100 where found == nil {
+            usleep(100_000)
+            found = (try? connection.message(1, of: "LOG", wait: .milliseconds(200)))?.bytes
+        }
+        #expect(found == [1, 0, 255])
+    }
+
+    @Test func `of a subject only the last message is kept, and one of two writers wins`() throws {
+        let server = try NATSServer()
+        let connections = try (0..<2).map { _ in try NATSConnection(server.options) }
+        try connections[0].add(state, wait: .seconds(2))
+        #expect(try connections[0].last(of: "test.state.a", in: "STATE", wait: .seconds(2)) == nil)
+        var revision: UInt64 = 0
+        for round: UInt8 in 0..<100 {
+            let results = connections.map { connection in
+                try? connection.publish([round], to: "test.state.a", of: "STATE", after: revision, wait: .seconds(2))
+            }
+            #expect(results.compactMap { $0 }.count == 1)
+            revision = try #require(results[0] ?? results[1])
+        }
+        _ = try connections[1].publish([1], to: "test.state.b.c", of: "STATE", after: 0, wait: .seconds(2))
+        let last = try connections[1].last(of: "test.state.a", in: "STATE", wait: .seconds(2))
+        #expect(last?.sequence == revision && last?.bytes == [99])
+        #expect(
+            try connections[0].subjects("test.state.>", of: "STATE", wait: .seconds(2)).sorted()
+                == ["test.state.a", "test.state.b.c"])
+        #expect(try connections[0].subjects("test.state.x.>", of: "STATE", wait: .seconds(2)) == [])
+    }
+
+    @Test func `a full log, a server without JetStream and one that is not there are told apart`() throws {
+        let server = try NATSServer()
+        let connection = try NATSConnection(server.options)
+        var small = log
+        small.bytesMaximum = 4_096
+        try connection.add(small, wait: .seconds(2))
+        var last: UInt64 = 0
+        let full = kind {
+            for _ in 0..<10 {
+                last = try connection.publish(
+                    Array(repeating: 7, count: 1_000), to: "test.log", of: "LOG", after: last, wait: .seconds(2))
+            }
+        }
+        #expect(full == .full && last > 0)
+        #expect(try connection.message(1, of: "LOG", wait: .seconds(2))?.bytes.count == 1_000, "nothing is forgotten")
+        var replicated = state
+        replicated.replicas = 3
+        #expect(kind { try connection.add(replicated, wait: .seconds(2)) } == .unsuitable)
+        // More than a server takes.
+        #expect(connection.payloadMaximum == 1 << 20)
+        let nobody = NATSOptions(servers: ["nats://127.0.0.1:1"], name: "test")
+        #expect(kind { _ = try NATSConnection(nobody) } == .unreachable)
+        let error = #expect(throws: NATSError.self) { _ = try NATSConnection(nobody) }
+        #expect(error.map { "\($0)" }?.contains("conn.c") == false)
+    }
+
+    @Test func `a password that is wrong is said to be`() throws {
+        let server = try NATSServer(configuration: "authorization { user: relay, password: secret }")
+        var options = server.options
+        options.servers = ["nats://relay:secret@127.0.0.1:\(server.port)"]
+        let connection = try NATSConnection(options)
+        try connection.add(log, wait: .seconds(2))
+        for servers in ["nats://relay:other@127.0.0.1:\(server.port)", "nats://127.0.0.1:\(server.port)"] {
+            options.servers = [servers]
+            #expect(kind { _ = try NATSConnection(options) } == .refused)
+        }
+        options.credentials = "\(server.folder.path)/missing"
+        #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
+    }
+
+    @Test func `a server that stands still is noticed in time`() throws {
+        let server = try NATSServer()
+        let connection = try NATSConnection(server.options)
+        try connection.add(state, wait: .seconds(2))
+        server.send(SIGSTOP)
+        defer { server.send(SIGCONT) }
+        let clock = ContinuousClock()
+        let time = clock.measure {
+            #expect(
+                kind { _ = try connection.last(of: "test.state.a", in: "STATE", wait: .milliseconds(300)) } == .noAnswer
+            )
+        }
+        #expect(time < .seconds(1))
+    }
+}

@@ -1,0 +1,76 @@
+// The table [cluster], and what is said of a cluster.
+import NATS
+import Settings
+import Testing
+
+@testable import RelayCluster
+@testable import pttrelay
+
+@Suite struct ClusterSettingsTests {
+    private func read(_ lines: String) throws -> RelaySettings {
+        try SettingsFile.read(bytes: Array(("[cluster]\n" + lines).utf8), file: "pttrelay.toml", RelaySettings.read)
+    }
+
+    private let least = "servers = [\"nats://h:4222\"]\nplace = \"10.0.0.1:4433\"\nnode = \"a\"\n"
+
+    @Test func `what is not said has defaults that are safe`() throws {
+        let cluster = try #require(try read(least).cluster?.configuration)
+        #expect(cluster.name == "relay" && cluster.node == "a" && cluster.place == "10.0.0.1:4433")
+        #expect(cluster.replicas == 3 && cluster.logBytesMaximum == 1 << 30)
+        #expect(!cluster.nats.hasTLS && cluster.nats.credentials == nil && cluster.nats.name == "pttrelay a")
+        #expect(RelaySettings().cluster == nil)
+        let other = try #require(
+            try read(
+                "servers = [\"tls://h:4222\", \"nats://u:p@i\"]\nplace = \"[::1]:1\"\nnode = \"b-2_C\"\nname = \"x\"\n"
+                    + "credentials = \"/c\"\nca = \"/ca\"\nreplicas = 1\nlog-megabytes = 16\n"
+            ).cluster?.configuration)
+        #expect(other.nats.hasTLS && other.nats.servers.count == 2 && other.nats.authorities == "/ca")
+        #expect(other.logBytesMaximum == 16 << 20 && other.nats.credentials == "/c" && other.place == "[::1]:1")
+    }
+
+    @Test(arguments: [
+        ("servers = []\nplace = \"h:1\"", "servers"), ("place = \"h:1\"", "servers"),
+        ("servers = [\"h:4222\"]\nplace = \"h:1\"", "not a server of NATS"),
+        ("servers = [\"nats://h\"]", "place"), ("servers = [\"nats://h\"]\nplace = \"h\"\nreplicas = 0", "replicas"),
+        ("servers = [\"nats://h\"]\nplace = \"h:1\"\nnode = \"a.b\"", "cannot be a name"),
+        ("servers = [\"nats://h\"]\nplace = \"h:1\"\nname = \"\"", "name"),
+        ("servers = [\"nats://h\"]\nplace = \"h:1\"\nlease = \"1s\"", "lease"),
+    ]) func `a mistake is named`(lines: String, words: String) throws {
+        let error = #expect(throws: SettingsError.self) { try read(lines) }
+        #expect(error.map { "\($0)".contains(words) } == true, "\(error as Any)")
+    }
+
+    @Test func `a check says what the relay is, and warns of what stands on one server`() throws {
+        var lines = CheckCommand.summary(try read(least), state: "/s")
+        #expect(
+            lines.contains(
+                "is the node 'a' of the cluster 'relay', at 10.0.0.1:4433: it stands by while another one serves"))
+        #expect(!lines.contains { $0.hasPrefix("warning") })
+        lines = CheckCommand.summary(try read(least + "replicas = 1\n"), state: "/s")
+        #expect(lines.contains { $0.hasPrefix("warning: with 'replicas' below 3") })
+        #expect(Reloader.needRestart(RelaySettings(), try read(least)) == ["[cluster]"])
+    }
+
+    @Test func `the status names who serves, who stands by, who lacks records and who is silent`() {
+        func report(_ node: String, position: UInt64, at: Int64) -> ClusterNodeReport {
+            ClusterNodeReport(
+                node: node, identifier: node, place: "\(node):1", serves: node == "a", position: position, at: at,
+                version: "1")
+        }
+        var status = ClusterAdministration.Status(
+            lease: ClusterLease(epoch: 4, node: "a", identifier: "a", incarnation: "1", place: "a:1", state: .serving),
+            nodes: [
+                report("a", position: 9, at: 100), report("b", position: 9, at: 96), report("c", position: 7, at: 99),
+                report("d", position: 9, at: 40),
+            ], position: 9, logBytes: 30, logBytesMaximum: 100, replicas: 3)
+        #expect(
+            ClusterCommand.lines(status, of: "relay", now: 100) == [
+                "cluster 'relay': 'a' at a:1 serves (epoch 4)",
+                "the log has 9 records on 3 NATS servers, and is 30 % full", "a at a:1: serves (version 1)",
+                "b at b:1: stands by, has all records (version 1)", "c at c:1: stands by, lacks 2 records (version 1)",
+                "d at d:1: not heard of for 60 s (version 1)",
+            ])
+        status.lease?.state = .released
+        #expect(ClusterCommand.lines(status, of: "relay", now: 100).first == "cluster 'relay': no relay serves")
+    }
+}
