@@ -177,7 +177,9 @@ let package = Package(
 
         module("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
         module(
-            "RelayCluster", ["NATS", "RelayStore", "Cryptography", "MonotonicTime", "Reactor", log], small: true),
+            "RelayCluster",
+            ["NATS", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "MonotonicTime", "Reactor", log],
+            small: true),
 
         // Layer 5
         module(
@@ -353,7 +355,8 @@ let package = Package(
             "pttrelay", named: "pttrelay",
             [
                 "RelayHTTP", "RelayStore", "RelayCluster", "NATS", "RelayServer", "RelayClient", "RelayProtocol",
-                "Cryptography", "Settings", "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
+                "Cryptography", "Settings", "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor",
+                lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",

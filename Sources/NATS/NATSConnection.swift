@@ -57,6 +57,11 @@ public struct NATSMessage: Equatable, Sendable {
     public var bytes: [UInt8]
 }
 
+extension NATSConnection.Predecessor {
+    /// The message `sequence` of the whole stream; 0: there has been none.
+    public static func last(_ sequence: UInt64) -> Self { sequence == 0 ? .none : .ofStream(sequence) }
+}
+
 /// A connection to one of several servers. When it is lost, it is made again by itself. Every call blocks, for `wait` at most, and may
 /// be made from any thread.
 public final class NATSConnection: Sendable {
@@ -134,18 +139,35 @@ public final class NATSConnection: Sendable {
             bytesMaximum: Int(clamping: state.bytes_maximum), replicas: Int(clamping: state.replicas))
     }
 
-    /// Appends a message if the last one of its subject is `last`; 0: if there is none.
+    /// Which message is to be the last one, so that another one follows it.
+    public enum Predecessor: Equatable, Sendable {
+        /// None of the subject.
+        case none
+        /// This one of the whole stream. Of several writers that name the same one, one succeeds.
+        case ofStream(UInt64)
+        /// This one of the subject. Of several writers at the same time, more than one may succeed (measured with a cluster of NATS 2.9.10:
+        /// 697 of 1,000 times both of two).
+        case ofSubject(UInt64)
+    }
+
+    /// Appends a message behind another one.
     ///
     /// - Returns: Its sequence number.
     /// - Throws: `NATSError`; of the kind `.noAnswer` when it may have been appended.
     public func publish(
-        _ bytes: [UInt8], to subject: String, of stream: String, after last: UInt64, wait: Duration
+        _ bytes: [UInt8], to subject: String, of stream: String, after last: Predecessor, wait: Duration
     ) throws(NATSError) -> UInt64 {
         var sequence: UInt64 = 0
+        let (expected, isOfSubject): (UInt64, Bool) =
+            switch last {
+            case .none: (0, false)
+            case .ofStream(let sequence): (sequence, false)
+            case .ofSubject(let sequence): (sequence, true)
+            }
         try call { failure in
             ptt_nats_publish(
-                handle.pointer, stream, subject, bytes, Int32(clamping: bytes.count), last, wait.wholeMilliseconds,
-                &sequence, &failure)
+                handle.pointer, stream, subject, bytes, Int32(clamping: bytes.count), expected, isOfSubject,
+                wait.wholeMilliseconds, &sequence, &failure)
         }
         return sequence
     }

@@ -19,6 +19,7 @@ extension RelayClient {
         attempt += 1
         quicAttempt += 1
         let isSilent = core.isLostInSilence
+        if isSilent { addressTurns.failed() }
         for transport in transports.values { transport.close(code) }
         (transport, transports, path) = (nil, [:], nil)
         choose(.closed(isSilent: isSilent))
@@ -140,6 +141,7 @@ extension RelayClient {
     /// The connection is given up, because nothing is heard on it.
     func lost(_ lost: any RelayTransport, _ error: RelayLinkError) {
         guard lost === transport else { return }
+        addressTurns.failed()
         take(choice.hasAlternative ? .pathLost : .connectionEnded(error))
     }
 
@@ -151,6 +153,7 @@ extension RelayClient {
         let relay = core.relay
         if let address = SocketAddress(relay.host, port: relay.port) {
             know([address])
+            compareWithHome([address])
             return connect(to: address)
         }
         let (number, host, port) = (quicAttempt, relay.host, relay.port)
@@ -168,7 +171,13 @@ extension RelayClient {
                 know(addresses)
                 // Those without a way would only use up an attempt's time; a way may come while one is made, though.
                 let reachable = known.addresses.filter { route($0) != nil }
-                take(.addressesFound(reachable.count))
+                if core.isAway {
+                    compareWithHome(addresses)
+                } else {
+                    homeAddresses = Set(addresses)
+                    take(.addressesFound(reachable.count))
+                    watchIdle()
+                }
                 guard let address = addressTurns.next(of: reachable.isEmpty ? known.addresses : reachable) else {
                     return choose(.ended(.quic, .unreachable("'\(host)' has no address"), isSilent: false))
                 }
@@ -184,6 +193,7 @@ extension RelayClient {
                 address: address, relay: core.relay, identity: identity, returning: returning(to: address),
                 client: self, logger: logger)
             transports[.quic] = transport
+            if core.hasOtherAddresses { watchPort(of: address) }
             // On a link that has none yet, what is sent early goes here.
             guard self.transport == nil else { return }
             self.transport = transport
@@ -197,6 +207,41 @@ extension RelayClient {
                     guard number == client.quicAttempt else { return }
                     client.choose(.ended(.quic, .system("\(error)"), isSilent: false))
                 }
+            }
+        }
+    }
+
+    /// A successor may be another node of the cluster that the invitation's name leads to.
+    private func compareWithHome(_ addresses: [SocketAddress]) {
+        guard core.isAway, !addresses.isEmpty, homeAddresses.isSuperset(of: addresses) else { return }
+        // Not at once: this may be within `carryOut`.
+        loop.execute { [weak self] in self?.assumeIsolated { $0.call(.placeCovered) } }
+    }
+
+    /// An attempt at a port that nobody has ends at once, so that the next address has its turn.
+    private func watchPort(of address: SocketAddress) {
+        let number = quicAttempt
+        portWatch?.cancel()
+        portWatch = PortWatch(address, for: .closed, on: loop) { [weak self] in
+            self?.assumeIsolated { client in
+                guard number == client.quicAttempt, client.core.isConnecting, let quic = client.transports[.quic] else {
+                    return
+                }
+                quic.close(.none)
+                client.ended(quic, .unreachable("no relay listens at \(address)"))
+            }
+        }
+    }
+
+    /// Looks now and then whether the relay is still there, from the first time that it has several addresses.
+    private func watchIdle() {
+        guard core.hasOtherAddresses, idleTimer == nil else { return }
+        let (asks, next) = IdleWatch().look(heard: core.isReady ? transport?.lastHeard : nil, at: .now)
+        if asks { verify(path: true) }
+        idleTimer = loop.schedule(at: next) { [weak self] in
+            self?.assumeIsolated { client in
+                client.idleTimer = nil
+                client.watchIdle()
             }
         }
     }
@@ -216,7 +261,11 @@ extension RelayClient {
     func transport(_ sender: any RelayTransport, _ event: RelayClientCore.Event) {
         guard transports[sender.kind] === sender else { return }
         if case .connected = event {
-            if sender.kind == .quic { addressTurns.succeeded() }
+            if sender.kind == .quic {
+                addressTurns.succeeded()
+                portWatch?.cancel()
+                portWatch = nil
+            }
             return choose(.ready(sender.kind))
         }
         guard sender === transport, !choice.isRacing else { return candidate(sender, event) }

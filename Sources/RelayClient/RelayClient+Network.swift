@@ -23,6 +23,9 @@ extension RelayClient {
     func leaveNetwork() {
         networkChanges?.cancel()
         networkChanges = nil
+        portWatch?.cancel()
+        idleTimer?.cancel()
+        (portWatch, idleTimer) = (nil, nil)
     }
 
     func networkHas(_ news: NetworkChanges.News) {

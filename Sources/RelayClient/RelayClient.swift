@@ -41,6 +41,11 @@ public actor RelayClient: RelayLink, PushLink {
     let resolve: Resolver
     nonisolated let route: Router
     var addressTurns = AddressTurns()
+    /// The addresses of the name in the invitation, as they were found last.
+    var homeAddresses: Set<SocketAddress> = []
+    /// During an attempt at one of several addresses.
+    var portWatch: PortWatch?
+    var idleTimer: EventLoop.Timer?
     var core: RelayClientCore
     /// The connection of the attempt under way, or of the link; nil between attempts.
     var transport: (any RelayTransport)?

@@ -23,7 +23,9 @@ public struct ClusterAdministration: Sendable {
     /// - Returns: The messages that it took.
     /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
     public func importRecords(of store: RelayStore, pin: PublicKeyPin, messageMaximum: Int? = nil) throws -> Int {
-        for stream in [configuration.log, configuration.state] { try connection.add(stream, wait: Self.wait) }
+        for stream in [configuration.log, configuration.lease, configuration.state] {
+            try connection.add(stream, wait: Self.wait)
+        }
         guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
             throw ClusterError.hasRecords(configuration.name)
         }
@@ -40,13 +42,13 @@ public struct ClusterAdministration: Sendable {
         var last = first - 1
         for message in messages {
             last = try connection.publish(
-                message, to: configuration.log.subject, of: configuration.log.name, after: last, wait: Self.wait)
+                message, to: configuration.log.subject, of: configuration.log.name, after: .last(last), wait: Self.wait)
         }
         let description = ClusterDescription(
             cluster: Hexadecimal.encode(beginning.cluster), pin: pin.description, first: first)
         do throws(NATSError) {
             _ = try connection.publish(
-                description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: 0,
+                description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
                 wait: Self.wait)
         } catch {
             throw error.kind == .otherLast ? ClusterError.hasRecords(configuration.name) : error
@@ -78,7 +80,8 @@ public struct ClusterAdministration: Sendable {
         }
         let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
-        let lease = try connection.last(of: configuration.leaseSubject, in: state, wait: Self.wait)
+        let lease = try connection.last(
+            of: configuration.lease.subject, in: configuration.lease.name, wait: Self.wait)
         let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: Self.wait)
         let nodes = try subjects.sorted().prefix(100).compactMap { subject in
             try connection.last(of: subject, in: state, wait: Self.wait).flatMap {

@@ -58,7 +58,14 @@ public struct ClusterConfiguration: Equatable, Sendable {
             keepsLastOnly: true)
     }
 
-    var leaseSubject: String { subject("lease") }
+    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds.
+    var lease: NATSStream {
+        NATSStream(
+            name: "PTTRELAY_\(name)_LEASE", subject: "pttrelay.\(name).lease", replicas: replicas,
+            bytesMaximum: 1 << 20,
+            keepsLastOnly: true)
+    }
+
     var descriptionSubject: String { subject("cluster") }
     func nodeSubject(_ node: String) -> String { subject("node.\(node)") }
 

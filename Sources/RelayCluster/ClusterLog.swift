@@ -8,7 +8,7 @@ import Synchronization
 
 /// The log, for the node that serves.
 ///
-/// Each message names the one before it (JetStream's expected sequence of the subject). So a node that another one has followed, though it
+/// Each message names the one before it (JetStream's expected last sequence of the stream). So a node that another one has followed, though it
 /// does not know yet, can write nothing: the first message of an epoch is the new holder's.
 final class ClusterLog: RecordLog {
     private struct State {
@@ -71,7 +71,8 @@ final class ClusterLog: RecordLog {
         while true {
             do throws(NATSError) {
                 let wait = min(.seconds(1), max(deadline - .now, .milliseconds(50)))
-                return try connection.publish(message, to: stream.subject, of: stream.name, after: last, wait: wait)
+                return try connection.publish(
+                    message, to: stream.subject, of: stream.name, after: .last(last), wait: wait)
             } catch {
                 switch error.kind {
                 case .otherLast:
@@ -183,7 +184,7 @@ struct ClusterFollower {
             while try connection.message(last + 1, of: stream.name, wait: Self.wait) != nil { last += 1 }
             do throws(NATSError) {
                 place.position = try connection.publish(
-                    message, to: stream.subject, of: stream.name, after: last, wait: Self.wait)
+                    message, to: stream.subject, of: stream.name, after: .last(last), wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }
                 continue

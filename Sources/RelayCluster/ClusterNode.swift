@@ -4,7 +4,9 @@ import Glibc
 import Logging
 import MonotonicTime
 import NATS
+import QUIC
 import Reactor
+import RelayProtocol
 import RelayStore
 import Synchronization
 
@@ -41,6 +43,8 @@ public actor ClusterNode {
     private var connection: NATSConnection?
     private var log: ClusterLog?
     private var isFollowing = false
+    /// What another relay with this one's name said last, and since when.
+    private var namesake: (sequence: UInt64, since: Instant)?
     private var problems: [String: String] = [:]
     private var end: ClusterStateMachine.End?
     private let onEnd: @Sendable (ClusterStateMachine.End) -> Void
@@ -98,7 +102,8 @@ public actor ClusterNode {
     ///
     /// - Returns: Where members are to go; nil: no other node serves.
     public func release() async -> String? {
-        await withCheckedContinuation { continuation in
+        logger.notice("handing the cluster over")
+        return await withCheckedContinuation { continuation in
             untilReleased = continuation
             take(.release)
         }
@@ -125,30 +130,33 @@ public actor ClusterNode {
 
     /// Looks for the cluster's records.
     private func find(_ connection: NATSConnection) {
-        let configuration = configuration
-        let own = own
-        inBackground(leaseLoop) { () throws -> ClusterDescription in
+        let (configuration, subject) = (configuration, configuration.nodeSubject(own.node))
+        inBackground(leaseLoop) { () throws -> (ClusterDescription, NATSMessage?) in
             guard
                 let description = try ClusterAdministration.description(configuration, connection, wait: Self.wait)
             else { throw ClusterError.noRecords(configuration.name) }
-            let message = try connection.last(
-                of: configuration.nodeSubject(own.node), in: configuration.state.name, wait: Self.wait)
-            if let report = message.flatMap({ ClusterNodeReport(message: $0.bytes) }),
-                report.identifier != own.identifier
-            {
-                throw ClusterError.nameTaken(own.node)
-            }
-            return description
+            return (description, try connection.last(of: subject, in: configuration.state.name, wait: Self.wait))
         } then: { node, result in
             switch result {
-            case .success(let description):
+            case .success((let description, let report)) where !node.isTaken(by: report):
                 node.note(nil, about: "the cluster")
                 node.begin(connection, description)
+            case .success:
+                node.note(ClusterError.nameTaken(node.own.node), about: "the cluster")
+                node.again(after: Self.retry) { $0.find(connection) }
             case .failure(let error):
                 node.note(error, about: "the cluster")
                 node.again(after: Self.retry) { $0.find(connection) }
             }
         }
+    }
+
+    /// Whether another relay has this one's name: it says something every few seconds. One that is silent is gone, or was this one before
+    /// its records were replaced.
+    private func isTaken(by message: NATSMessage?) -> Bool {
+        guard let message, ClusterNodeReport(message: message.bytes)?.identifier != own.identifier else { return false }
+        if namesake?.sequence != message.sequence { namesake = (message.sequence, .now) }
+        return namesake.map { .now - $0.since < Self.reportInterval * 3 } ?? false
     }
 
     private func begin(_ connection: NATSConnection, _ description: ClusterDescription) {
@@ -249,7 +257,7 @@ public actor ClusterNode {
 
     private func read() {
         guard let connection else { return }
-        let (subject, stream) = (configuration.leaseSubject, configuration.state.name)
+        let (subject, stream) = (configuration.lease.subject, configuration.lease.name)
         inBackground(leaseLoop) {
             try connection.last(of: subject, in: stream, wait: Self.wait)
         } then: { node, result in
@@ -272,9 +280,9 @@ public actor ClusterNode {
 
     private func write(_ lease: ClusterLease, over revision: UInt64) {
         guard let connection else { return }
-        let (subject, stream) = (configuration.leaseSubject, configuration.state.name)
+        let (subject, stream) = (configuration.lease.subject, configuration.lease.name)
         inBackground(leaseLoop) {
-            try connection.publish(lease.message, to: subject, of: stream, after: revision, wait: Self.wait)
+            try connection.publish(lease.message, to: subject, of: stream, after: .last(revision), wait: Self.wait)
         } then: { node, result in
             switch result {
             case .success(let revision):
@@ -299,21 +307,24 @@ public actor ClusterNode {
     }
 
     private func watch(_ place: String, of epoch: UInt64) {
-        inBackground(leaseLoop) {
-            PortAddress.find(place)
-        } then: { node, result in
-            guard case .success(let address?) = result else {
-                node.logger.warning(
+        Task {
+            let address = await address(of: place)
+            guard end == nil, !standing.serves, standing.holderPlace == place else { return }
+            guard let address else {
+                return logger.warning(
                     "the place of the node that serves has no address; its end is noticed only when its lease ends",
                     metadata: ["place": "\(place)"])
-                return
             }
-            guard node.end == nil, !node.standing.serves else { return }
-            node.portWatch?.cancel()
-            node.portWatch = PortWatch(address, on: node.loop) { [weak node] in
-                node?.assumeIsolated { $0.take(.portClosed(epoch: epoch)) }
+            portWatch?.cancel()
+            portWatch = PortWatch(address, for: .closedAfterOpen, on: loop) { [weak self] in
+                self?.assumeIsolated { $0.take(.portClosed(epoch: epoch)) }
             }
         }
+    }
+
+    private func address(of place: String) async -> SocketAddress? {
+        guard let place = RelayPlace(place) else { return nil }
+        return try? await SocketAddress.resolve(place.host, port: place.port).first
     }
 
     // MARK: Reports
@@ -328,7 +339,8 @@ public actor ClusterNode {
         inBackground(leaseLoop) { () throws -> UInt64 in
             do throws(NATSError) {
                 return try connection.publish(
-                    report.message, to: subject, of: stream, after: revision, wait: Self.wait)
+                    report.message, to: subject, of: stream, after: revision == 0 ? .none : .ofSubject(revision),
+                    wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }
                 return try connection.last(of: subject, in: stream, wait: Self.wait)?.sequence ?? 0
@@ -336,10 +348,8 @@ public actor ClusterNode {
         } then: { node, result in
             // One that is lost is followed by the next one.
             let next = (try? result.get()) ?? revision
-            let isKnown = (try? result.get()).map { $0 != 0 && revision != 0 } ?? true
-            node.again(after: isKnown ? Self.reportInterval : .milliseconds(250)) {
-                $0.report(connection, behind: next)
-            }
+            let interval = revision == 0 ? Self.followInterval : Self.reportInterval
+            node.again(after: interval) { $0.report(connection, behind: next) }
         }
     }
 
@@ -365,7 +375,7 @@ public actor ClusterNode {
         let text = error.map { "\($0)" }
         guard problems[subject] != text else { return }
         problems[subject] = text
-        guard let text else { return logger.notice("\(subject): the problem is over") }
-        logger.warning("\(subject): \(text)")
+        guard let text else { return logger.notice("the problem is over", metadata: ["about": "\(subject)"]) }
+        logger.warning("\(text)", metadata: ["about": "\(subject)"])
     }
 }

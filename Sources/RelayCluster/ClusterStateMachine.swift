@@ -22,6 +22,8 @@ public struct ClusterStateMachine: Sendable {
         public var lease: Duration = .seconds(12)
         /// How much earlier its holder ends.
         public var margin: Duration = .seconds(1)
+        /// A holder that goes looks for the next one this often.
+        public var handoverPoll: Duration = .milliseconds(50)
         /// How long a holder that goes waits for the next one.
         public var handover: Duration = .seconds(3)
 
@@ -233,6 +235,7 @@ public struct ClusterStateMachine: Sendable {
             // A renewal whose answer was lost. How long it holds is known only of the next one.
             return isOwn(lease) ? askNow(at: now) : end(.deposed(by: lease))
         case .releasing:
+            askAt = now + timers.handoverPoll
             if isOwn(lease) { return lease?.state == .released ? [] : askNow(at: now) }
             return lease?.state == .serving ? go(to: lease?.place) : []
         case .ended: return []
@@ -265,7 +268,7 @@ public struct ClusterStateMachine: Sendable {
             askAt = sent + timers.renewal
             return []
         case .releasing:
-            askAt = lease.state == .released ? now + timers.retry : now
+            askAt = lease.state == .released ? now + timers.handoverPoll : now
             return ask(at: now)
         case .standby, .ended: return []
         }

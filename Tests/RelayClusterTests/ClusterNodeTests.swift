@@ -181,6 +181,16 @@ import Testing
         let same = try Running(configuration("a"), try store("same"), pin)
         #expect(try await eventually(20) { same.record.lines.contains { $0.contains("is called 'a'") } })
         #expect(!stranger.record.serves && !other.record.serves && !same.record.serves)
+        // One that is silent gives its name away: its records may have been replaced.
+        let connection = try NATSConnection(server.options)
+        let settings = configuration("d")
+        let gone = ClusterNodeReport(
+            node: "d", identifier: "other", place: "h:1", serves: false, position: 1, at: 1, version: "1")
+        _ = try connection.publish(
+            gone.message, to: settings.nodeSubject("d"), of: settings.state.name, after: .none, wait: .seconds(2))
+        let renewed = try Running(settings, try store("d"), pin)
+        #expect(try await eventually { renewed.record.lines.contains { $0.contains("is called 'd'") } })
+        #expect(try await eventually(30) { renewed.node.standing.holder == "a" })
     }
 
     @Test func `an import that was interrupted is begun anew`() throws {
@@ -193,7 +203,7 @@ import Testing
             .init(cluster: Array(repeating: 1, count: 16), pin: pin, changes: try records.everything()))
         let messages = try #require(record.messages(epoch: 0, byteCountMaximum: 100))
         _ = try connection.publish(
-            messages[0], to: settings.log.subject, of: settings.log.name, after: 0, wait: .seconds(2))
+            messages[0], to: settings.log.subject, of: settings.log.name, after: .none, wait: .seconds(2))
         _ = try ClusterAdministration(settings).importRecords(of: records, pin: pin)
         let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
         #expect(description.first == 2)

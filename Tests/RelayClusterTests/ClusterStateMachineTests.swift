@@ -134,11 +134,11 @@ import Testing
         #expect(machine.handle(.release, at: at(0.5)) == [.write(own.lease(epoch: 1, .released), over: 7)])
         #expect(machine.handle(.written(revision: 8), at: at(0.51)) == [])
         #expect(machine.isServing)
-        #expect(machine.handle(.deadline, at: at(0.76)) == [.read])
-        #expect(machine.handle(.read(other.lease(epoch: 2, .starting), revision: 9), at: at(0.77)) == [])
-        #expect(machine.handle(.deadline, at: at(1.02)) == [.read])
+        #expect(machine.handle(.deadline, at: at(0.56)) == [.read])
+        #expect(machine.handle(.read(other.lease(epoch: 2, .starting), revision: 9), at: at(0.57)) == [])
+        #expect(machine.handle(.deadline, at: at(0.62)) == [.read])
         #expect(
-            machine.handle(.read(other.lease(epoch: 2, .serving), revision: 10), at: at(1.03)) == [.released(to: "b:1")]
+            machine.handle(.read(other.lease(epoch: 2, .serving), revision: 10), at: at(0.63)) == [.released(to: "b:1")]
         )
         machine = serving()
         _ = machine.handle(.release, at: at(0.5))

@@ -23,14 +23,16 @@ import Testing
         try connection.add(log, wait: .seconds(2))
         try connection.add(log, wait: .seconds(2))
         #expect(try connection.message(1, of: "LOG", wait: .seconds(2)) == nil)
-        let first = try connection.publish([1, 0, 255], to: "test.log", of: "LOG", after: 0, wait: .seconds(2))
+        let first = try connection.publish([1, 0, 255], to: "test.log", of: "LOG", after: .none, wait: .seconds(2))
         #expect(first == 1)
         for last: UInt64 in [0, 2, 7] {
             #expect(
-                kind { _ = try connection.publish([2], to: "test.log", of: "LOG", after: last, wait: .seconds(2)) }
+                kind {
+                    _ = try connection.publish([2], to: "test.log", of: "LOG", after: .last(last), wait: .seconds(2))
+                }
                     == .otherLast)
         }
-        #expect(try connection.publish([], to: "test.log", of: "LOG", after: 1, wait: .seconds(2)) == 2)
+        #expect(try connection.publish([], to: "test.log", of: "LOG", after: .last(1), wait: .seconds(2)) == 2)
         #expect(try connection.message(1, of: "LOG", wait: .seconds(2))?.bytes == [1, 0, 255])
         #expect(try connection.message(2, of: "LOG", wait: .seconds(2))?.bytes == [])
         #expect(try connection.message(3, of: "LOG", wait: .seconds(2)) == nil)
@@ -60,12 +62,14 @@ import Testing
         var revision: UInt64 = 0
         for round: UInt8 in 0..<100 {
             let results = connections.map { connection in
-                try? connection.publish([round], to: "test.state.a", of: "STATE", after: revision, wait: .seconds(2))
+                try? connection.publish(
+                    [round], to: "test.state.a", of: "STATE", after: revision == 0 ? .none : .ofSubject(revision),
+                    wait: .seconds(2))
             }
             #expect(results.compactMap { $0 }.count == 1)
             revision = try #require(results[0] ?? results[1])
         }
-        _ = try connections[1].publish([1], to: "test.state.b.c", of: "STATE", after: 0, wait: .seconds(2))
+        _ = try connections[1].publish([1], to: "test.state.b.c", of: "STATE", after: .none, wait: .seconds(2))
         let last = try connections[1].last(of: "test.state.a", in: "STATE", wait: .seconds(2))
         #expect(last?.sequence == revision && last?.bytes == [99])
         #expect(
@@ -84,7 +88,7 @@ import Testing
         let full = kind {
             for _ in 0..<10 {
                 last = try connection.publish(
-                    Array(repeating: 7, count: 1_000), to: "test.log", of: "LOG", after: last, wait: .seconds(2))
+                    Array(repeating: 7, count: 1_000), to: "test.log", of: "LOG", after: .last(last), wait: .seconds(2))
             }
         }
         #expect(full == .full && last > 0)

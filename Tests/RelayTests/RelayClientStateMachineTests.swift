@@ -1,5 +1,6 @@
 // The rules of the link: connecting, refusals, trying again.
 import MonotonicTime
+import QUIC
 import RelayProtocol
 import Testing
 
@@ -53,16 +54,18 @@ import Testing
         #expect(machine.nextDeadline == now + .seconds(10))
         #expect(machine.handle(.addressesFound(2), at: now + .milliseconds(100)) == [])
         #expect(machine.nextDeadline == now + .milliseconds(1_500), "counted from the beginning of the attempt")
-        var times: [Duration] = []
+        var (times, waits): ([Duration], [Duration]) = ([], [])
         for _ in 0..<8 {
             now = machine.nextDeadline ?? now
             #expect(machine.handle(.deadline, at: now).contains(.close(.none)))
+            waits.append((machine.nextDeadline ?? now) - now)
             now = machine.nextDeadline ?? now
             #expect(machine.handle(.deadline, at: now).last == .connect)
             times.append((machine.nextDeadline ?? now) - now)
             #expect(machine.handle(.addressesFound(2), at: now) == [])
         }
-        #expect(times == [1.5, 3, 3, 6, 6, 10, 10, 10].map { .seconds($0) })
+        #expect(times == [1.5, 1.5, 1.5, 3, 3, 3, 3, 6].map { .seconds($0) })
+        #expect(waits == [250, 250, 500, 500, 1_000, 1_000, 2_000, 2_000].map { .milliseconds($0) })
         // One that answers ends the hurry.
         _ = machine.handle(.connected, at: now)
         _ = machine.handle(.welcomed(channelName: "Yard"), at: now)
@@ -72,6 +75,23 @@ import Testing
         #expect(machine.nextDeadline == now + .milliseconds(1_500))
         #expect(machine.handle(.addressesFound(1), at: now) == [])
         #expect(machine.nextDeadline == now + .milliseconds(1_500), "an attempt is not lengthened")
+    }
+
+    @Test func `an idle link of several addresses is doubted when its keep-alives bring nothing`() {
+        let watch = IdleWatch()
+        let heard = now
+        #expect(watch.look(heard: nil, at: now) == (false, now + .seconds(6)), "there is no connection")
+        #expect(watch.look(heard: heard, at: now + .seconds(5)) == (false, heard + .seconds(6)))
+        #expect(watch.look(heard: heard, at: now + .seconds(6)) == (true, now + .seconds(12)))
+        #expect(IdleWatch.silence > RelayClientStateMachine.keepAliveOfSeveral)
+        let addresses = (1...3).compactMap { SocketAddress("10.0.0.\($0)", port: 1) }
+        var turns = AddressTurns()
+        #expect(turns.next(of: addresses) == addresses[0] && turns.next(of: addresses) == addresses[1])
+        turns.succeeded()
+        #expect(turns.next(of: addresses) == addresses[1], "a link that is lost is looked for where it was")
+        turns.succeeded()
+        turns.failed()
+        #expect(turns.next(of: addresses) == addresses[2], "unless nobody answers there")
     }
 
     @Test mutating func `another network ends a long wait, but attempts keep their distance`() {

@@ -43,6 +43,28 @@ import Testing
         }
     }
 
+    @Test func `a successor among the addresses of the invitation's name has no turns of its own beside it`() {
+        var places = RelayPlaces(home: Self.home)
+        places.cover()
+        places.move(to: [Self.other])
+        places.attempt()
+        places.cover()
+        #expect(places.current == Self.other)
+        places.failed()
+        for _ in 0..<3 {
+            places.attempt()
+            #expect(places.current == Self.home)
+        }
+        // Nor when it has let the client in.
+        places.follow(to: Self.other)
+        places.attempt()
+        #expect(places.current == Self.other)
+        places.cover()
+        places.joined()
+        places.attempt()
+        #expect(places.current == Self.home)
+    }
+
     @Test func `of several places each has its turn, and the one that lets in is looked for alone`() {
         var places = RelayPlaces(home: Self.home)
         let third = RelayPlace("third.example:3")!

@@ -148,14 +148,18 @@ bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int6
 }
 
 bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const char *subject, const void *bytes, int count, uint64_t expected,
-                      int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure) {
+                      bool of_subject, int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure) {
     jsPubOptions options;
     jsPubAck *ack = NULL;
     jsErrCode code = 0;
     nats.jsPubOptions_Init(&options);
     options.MaxWait = wait;
     options.ExpectStream = stream;
-    options.ExpectLastSubjectSeq = expected;
+    if (of_subject) {
+        options.ExpectLastSubjectSeq = expected;
+    } else {
+        options.ExpectLastSeq = expected;
+    }
     options.ExpectNoMessage = expected == 0;
     natsStatus status = nats.js_Publish(&ack, connection->stream_context, subject, bytes, count, &options, &code);
     if (status != NATS_OK) return fail(failure, status, code);

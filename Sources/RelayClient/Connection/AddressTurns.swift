@@ -15,6 +15,9 @@ struct AddressTurns {
         return addresses[turn % addresses.count]
     }
 
+    /// The relay does not answer at the address that was used last.
+    mutating func failed() { isUnproven = true }
+
     /// The attempt reached the relay.
     mutating func succeeded() { isUnproven = false }
 }

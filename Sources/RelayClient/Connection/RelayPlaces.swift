@@ -14,6 +14,8 @@ struct RelayPlaces: Sendable {
     private var successors: [RelayPlace] = []
     /// The place that the relay itself has named, until an attempt there has failed: others are only announced, by whomever.
     private var named: RelayPlace?
+    /// A place that is one of the addresses of the invitation's name: whoever looks there finds it anyway.
+    private var covered: RelayPlace?
     /// The next attempt's, among the successors and the invitation's place after them.
     private var turn = 0
     /// Where the attempt under way, or the link, leads.
@@ -54,7 +56,17 @@ struct RelayPlaces: Sendable {
     }
 
     /// The attempt has failed, or the link is lost.
-    mutating func failed() { if current == named { named = nil } }
+    mutating func failed() {
+        if current == named { named = nil }
+        guard isCovered else { return }
+        successors.removeAll { $0 == current }
+        turn = 0
+    }
+
+    /// The invitation's name has the address of `current`, which is another node of its cluster.
+    mutating func cover() { if isAway { covered = current } }
+
+    private var isCovered: Bool { current == covered }
 
     /// Whether the relay is looked for elsewhere than where the invitation says.
     var isAway: Bool { current != home }
@@ -69,7 +81,7 @@ struct RelayPlaces: Sendable {
     /// The relay there has let the client in. A link that is lost is looked for where it was.
     mutating func joined() {
         // Where the invitation leads is where everybody else is, too.
-        successors = current == home ? [] : [current]
+        successors = current == home || isCovered ? [] : [current]
         named = nil
         turn = 0
     }

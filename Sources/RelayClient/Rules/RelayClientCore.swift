@@ -53,6 +53,10 @@ public struct RelayClientCore {
     var offersSuccession = false {
         didSet { resumeBursts() }
     }
+    /// Whether the relay is looked for elsewhere than where the invitation says.
+    var isAway: Bool { places.isAway }
+    /// Whether a connection is being made.
+    var isConnecting: Bool { link.isConnecting }
     /// Whether the link may go on over another path: a burst continues there.
     var hasOtherPath = false {
         didSet {
@@ -62,7 +66,9 @@ public struct RelayClientCore {
         }
     }
     /// Whether the relay's name has several addresses: another node of its cluster may serve, and a burst continues there.
-    private var hasOtherAddresses = false
+    private(set) var hasOtherAddresses = false
+    /// Whether the relay may be reached in another way than by this connection.
+    private var hasAlternative: Bool { hasOtherPath || hasOtherAddresses }
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
 
@@ -114,7 +120,8 @@ public struct RelayClientCore {
     /// After how much silence the relay is asked whether it is there: soon while it owes an answer to the join, for one that was
     /// restarted meanwhile knows nothing of it.
     public var keepAlive: Duration {
-        link.isJoining ? RelayClientStateMachine.joinKeepAlive : RelayClientStateMachine.keepAlive
+        if link.isJoining { return RelayClientStateMachine.joinKeepAlive }
+        return hasOtherAddresses ? RelayClientStateMachine.keepAliveOfSeveral : RelayClientStateMachine.keepAlive
     }
 
     /// Packets from the relay that were dropped for `reason`.
@@ -140,7 +147,7 @@ public struct RelayClientCore {
     public var nextDeadline: Instant? {
         [
             link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline, hearing.nextDeadline,
-            uplinkRepair.nextDeadline, hasOtherPath ? doubt.nextDeadline : nil,
+            uplinkRepair.nextDeadline, hasAlternative ? doubt.nextDeadline : nil,
         ].compactMap(\.self).min()
     }
 
@@ -178,6 +185,9 @@ public struct RelayClientCore {
                 hearOnce()
             }
             return steer(.addressesFound(count), at: now)
+        case .placeCovered:
+            places.cover()
+            return []
         case .relayMoved(let found):
             // A link that works stays: its relay sends it away when it is time.
             guard !isReady, !seededFault("the-next-host-is-not-looked-for") else { return [] }
@@ -228,12 +238,12 @@ public struct RelayClientCore {
     }
 
     private mutating func doubtPath(at now: Instant) -> [Action] {
-        guard hasOtherPath, isReady, doubt.isDue(at: now) else { return [] }
+        guard hasAlternative, isReady, doubt.isDue(at: now) else { return [] }
         return [.verify]
     }
 
     private mutating func resumeBursts() {
-        uplink.resumesBursts = offersSuccession || hasOtherPath || hasOtherAddresses
+        uplink.resumesBursts = offersSuccession || hasAlternative
     }
 
     /// A talker whose path changes says again what may not have been heard.

@@ -29,6 +29,8 @@ extension RelayClientCore {
         case networkChanged
         /// The relay's name has so many addresses that this machine has a way to.
         case addressesFound(Int)
+        /// The place that a connection is being made to has an address of the name in the invitation.
+        case placeCovered
         /// The relay, with the same key, is at these places now, the best one first; 1 to 8.
         case relayMoved([RelayPlace])
         /// A control message came.

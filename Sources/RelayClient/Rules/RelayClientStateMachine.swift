@@ -67,6 +67,8 @@ public struct RelayClientStateMachine: Sendable {
     public static let joinTimeout: Duration = .seconds(5)
     /// An idle link says something after this much silence (docs/relay-protocol.md, "keep-alive").
     public static let keepAlive: Duration = .seconds(20)
+    /// The same where the relay's name has several addresses: another node of a cluster may serve by now.
+    public static let keepAliveOfSeveral: Duration = .seconds(5)
     /// The same while the answer to the join is awaited.
     public static let joinKeepAlive: Duration = .milliseconds(500)
     /// An attempt older than this is restarted when the user speaks, because its packets are repeated less and less
@@ -110,6 +112,11 @@ public struct RelayClientStateMachine: Sendable {
     /// Whether the answer to the join is awaited.
     public var isJoining: Bool {
         if case .joining = state { true } else { false }
+    }
+
+    /// Whether a connection is being made.
+    var isConnecting: Bool {
+        if case .connecting = state { true } else { false }
     }
 
     /// Whether the attempt under way has lasted longer than one of several may: it began when no other place was known.
@@ -221,12 +228,12 @@ public struct RelayClientStateMachine: Sendable {
         return [.tell(.connecting), .connect]
     }
 
-    /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with each round of the
-    /// addresses, so that a slow network is given what it needs.
+    /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with every
+    /// second round of the addresses, so that a slow network is given what it needs.
     private var attemptTimeout: Duration {
         if hasOtherPlaces { return Self.connectTimeoutOfSeveral }
         guard addresses > 1 else { return Self.connectTimeout }
-        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / addresses, 8)))
+        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / (2 * addresses), 8)))
     }
 
     private mutating func refused(_ refusal: ServerMessage.JoinRefused, at now: Instant) -> [Action] {
@@ -274,9 +281,10 @@ public struct RelayClientStateMachine: Sendable {
             case .replaced, .wrongRelayKey: true
             default: false
             }
-        if isFirm { failures = longest }
-        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures, longest)]))
-        failures = min(failures + 1, longest)
+        // Each address has its turn before the waits grow.
+        if isFirm { failures = longest * addresses }
+        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / addresses, longest)]))
+        failures = min(failures + 1, longest * addresses)
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }

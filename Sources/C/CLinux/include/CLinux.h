@@ -12,7 +12,6 @@
 #define __USE_XOPEN 1
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <sched.h>
 #include <stdint.h>
 #include <sys/epoll.h>

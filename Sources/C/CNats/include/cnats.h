@@ -67,9 +67,11 @@ int64_t ptt_nats_payload_maximum(struct ptt_nats *connection);
 bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stream *stream, int64_t wait, struct ptt_nats_failure *failure);
 bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int64_t wait, struct ptt_nats_stream_state *state, struct ptt_nats_failure *failure);
 
-/// Appends a message if the last one of its subject has the sequence number `expected`; 0: if there is none.
+/// Appends a message if the last one of the stream, or of its subject, has the sequence number `expected`; 0: if its subject has none. Of
+/// two that name the same one at the same time, a cluster of NATS 2.9 takes one where they name the stream's, and often both where they name
+/// the subject's.
 bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const char *subject, const void *bytes, int count, uint64_t expected,
-                      int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure);
+                      bool of_subject, int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure);
 
 /// What a message says; called before the reading call returns.
 typedef void (*ptt_nats_reader)(void *context, uint64_t sequence, const void *bytes, int count);

@@ -4,7 +4,7 @@ import Reactor
 import Synchronization
 import Testing
 
-@testable import RelayCluster
+@testable import QUIC
 
 /// A UDP port that answers each packet, as long as it is asked to.
 private final class AnsweringPort {
@@ -63,11 +63,11 @@ private final class AnsweringPort {
         let closures = Closures()
         private var watch: PortWatch?
 
-        init(_ place: String) async throws {
+        init(_ port: UInt16, for evidence: PortWatch.Evidence = .closedAfterOpen) async throws {
             loop = try EventLoop(name: "watch")
-            let address = try #require(PortAddress.find(place))
+            let address = try #require(SocketAddress("127.0.0.1", port: port))
             try await loop.run { [self] in
-                watch = PortWatch(address, on: loop) { [closures] in closures.add() }
+                watch = PortWatch(address, for: evidence, on: loop) { [closures] in closures.add() }
             }
         }
 
@@ -82,7 +82,7 @@ private final class AnsweringPort {
 
     @Test func `a port that was open and is closed is noticed within half a second`() async throws {
         var port: AnsweringPort? = try AnsweringPort()
-        let watching = try await Watching("127.0.0.1:\(try #require(port).port)")
+        let watching = try await Watching(try #require(port).port)
         var longest = 0
         for _ in 0..<40 {
             longest = max(longest, port?.answer() ?? 0)
@@ -100,16 +100,30 @@ private final class AnsweringPort {
     @Test func `a port that was never open, or does not answer, proves nothing`() async throws {
         var port: AnsweringPort? = try AnsweringPort()
         let number = try #require(port).port
-        let silent = try await Watching("127.0.0.1:\(number)")
+        let silent = try await Watching(number)
         try await Task.sleep(for: .milliseconds(700))
         #expect(silent.closures.count == 0)
         port = nil
-        let closed = try await Watching("127.0.0.1:\(number)")
+        let closed = try await Watching(number)
         try await Task.sleep(for: .milliseconds(700))
         #expect(silent.closures.count == 0 && closed.closures.count == 0)
         await silent.end()
         await closed.end()
-        #expect(PortAddress.find("nowhere.invalid:1") == nil && PortAddress.find("127.0.0.1") == nil)
-        #expect(PortAddress.find("[::1]:4433")?.family == AF_INET6)
+    }
+
+    @Test func `who asks for a port that nobody has is told at once, and nothing of one that somebody has`()
+        async throws
+    {
+        var port: AnsweringPort? = try AnsweringPort()
+        let number = try #require(port).port
+        let silent = try await Watching(number, for: .closed)
+        try await Task.sleep(for: .milliseconds(300))
+        #expect(silent.closures.count == 0)
+        await silent.end()
+        port = nil
+        let closed = try await Watching(number, for: .closed)
+        for _ in 0..<100 where closed.closures.count == 0 { try await Task.sleep(for: .milliseconds(5)) }
+        #expect(closed.closures.count == 1)
+        await closed.end()
     }
 }

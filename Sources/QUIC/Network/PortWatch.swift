@@ -1,0 +1,98 @@
+// Notices that no process has a UDP port.
+import CGnuTLS
+import CLinux
+import CNgtcp2
+import Cryptography
+import Glibc
+import MonotonicTime
+import Reactor
+
+/// Watches one UDP port. A host whose kernel runs answers packets to a port that nobody has with "port unreachable" (RFC 1122, 4.1.3.1),
+/// which tells a process that has ended from a host that is gone, and from a process that is frozen. Where such answers are filtered, it
+/// notices nothing. On one loop only.
+public final class PortWatch {
+    /// What a closed port proves.
+    public enum Evidence: Sendable {
+        /// That nobody is there now.
+        case closed
+        /// That somebody has gone: the port was open before. It sends first packets of an unknown QUIC version until one is answered with those
+        /// that are known there (RFC 9000, 6).
+        case closedAfterOpen
+    }
+
+    private let descriptor: Int32
+    private let loop: EventLoop
+    private let evidence: Evidence
+    private let onClosed: () -> Void
+    private var watch: EventLoop.Watch?
+    private var timer: EventLoop.Timer?
+    private var isOpen = false
+
+    /// How often it asks.
+    private static let interval: Duration = .milliseconds(250)
+    /// A server takes no first packet that is shorter.
+    private static let byteCount = 1_200
+
+    /// Begins to ask; nil: there is no way to the address, or no descriptor.
+    ///
+    /// - Parameter onClosed: Called once, on the loop.
+    public init?(
+        _ address: SocketAddress, for evidence: Evidence, on loop: EventLoop, onClosed: @escaping () -> Void
+    ) {
+        self.loop = loop
+        self.evidence = evidence
+        self.onClosed = onClosed
+        let family = address.isIPv4 ? AF_INET : AF_INET6
+        descriptor = socket(family, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
+        guard descriptor >= 0 else { return nil }
+        var storage = sockaddr_storage()
+        let isConnected = withUnsafeMutableBytes(of: &storage) { bytes in
+            guard let base = bytes.baseAddress else { return false }
+            let length = address.encode(family: family, into: base)
+            return connect(descriptor, base.assumingMemoryBound(to: sockaddr.self), length) == 0
+        }
+        guard isConnected else { return nil }
+        watch = try? loop.watch(descriptor, for: .readable) { [weak self] _ in self?.receive() }
+        ask()
+    }
+
+    deinit { close(descriptor) }
+
+    /// Ends it.
+    public func cancel() {
+        watch?.cancel()
+        timer?.cancel()
+        (watch, timer) = (nil, nil)
+    }
+
+    private func ask() {
+        timer = loop.schedule(after: Self.interval) { [weak self] in self?.ask() }
+        let wantsAnswer = evidence == .closedAfterOpen && !isOpen
+        var packet = [UInt8](repeating: 0, count: wantsAnswer ? Self.byteCount : 1)
+        if wantsAnswer {
+            // A long header, a version that is reserved for this, and two connection identifiers of eight bytes (RFC 9000, 17.2 and 15).
+            let head: [UInt8] = [0xC0, 0x1A, 0x2A, 0x3A, 0x4A, 8] + SecureRandom.bytes(8) + [8] + SecureRandom.bytes(8)
+            packet.replaceSubrange(0..<head.count, with: head)
+        }
+        if send(descriptor, packet, packet.count, Int32(MSG_NOSIGNAL)) < 0, errno == ECONNREFUSED { refused() }
+    }
+
+    private func receive() {
+        var buffer = [UInt8](repeating: 0, count: 2_048)
+        while true {
+            if recv(descriptor, &buffer, buffer.count, 0) >= 0 {
+                isOpen = true
+            } else if errno == ECONNREFUSED {
+                return refused()
+            } else if errno != EINTR {
+                return
+            }
+        }
+    }
+
+    private func refused() {
+        guard isOpen || evidence == .closed else { return }
+        cancel()
+        onClosed()
+    }
+}
