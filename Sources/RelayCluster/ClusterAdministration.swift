@@ -22,7 +22,8 @@ public struct ClusterAdministration: Sendable {
     ///
     /// - Returns: The messages that it took.
     /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
-    public func importRecords(of store: RelayStore, pin: PublicKeyPin, messageMaximum: Int? = nil) throws -> Int {
+    public func importRecords(of store: RelayStore, as relay: ClusterIdentity, messageMaximum: Int? = nil) throws -> Int
+    {
         for stream in [configuration.log, configuration.lease, configuration.state] {
             try connection.add(stream, wait: Self.wait)
         }
@@ -30,9 +31,9 @@ public struct ClusterAdministration: Sendable {
             throw ClusterError.hasRecords(configuration.name)
         }
         let beginning = ClusterRecord.Beginning(
-            cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: pin,
+            cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: relay.pin,
             changes: try store.everything())
-        let log = ClusterLog(connection, configuration.log) { _ in }
+        let log = ClusterLog(connection, configuration.log, of: relay) { _ in }
         let size = messageMaximum ?? log.messageMaximum
         guard let messages = ClusterRecord.beginning(beginning).messages(epoch: 0, byteCountMaximum: size) else {
             throw ClusterError.tooMuch
@@ -42,10 +43,11 @@ public struct ClusterAdministration: Sendable {
         var last = first - 1
         for message in messages {
             last = try connection.publish(
-                message, to: configuration.log.subject, of: configuration.log.name, after: .last(last), wait: Self.wait)
+                relay.seal(message, at: last + 1), to: configuration.log.subject, of: configuration.log.name,
+                after: .last(last), wait: Self.wait)
         }
         let description = ClusterDescription(
-            cluster: Hexadecimal.encode(beginning.cluster), pin: pin.description, first: first)
+            cluster: Hexadecimal.encode(beginning.cluster), pin: relay.pin.description, first: first)
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,

@@ -132,6 +132,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case nameTaken(String)
     /// A message of the log cannot be read.
     case unreadable(position: UInt64)
+    /// A message of the log was written by nobody who has the relay's key.
+    case forged(position: UInt64)
     /// A message of the log is gone.
     case incomplete(position: UInt64)
     /// A transaction changes too much.
@@ -154,6 +156,9 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
         case .unreadable(let position):
             "record \(position) of the cluster was written by a later version of pttrelay, or by something else; install the version "
                 + "that the other nodes have"
+        case .forged(let position):
+            "record \(position) of the cluster was not written by a relay with this key, or is damaged; see who can write to the NATS "
+                + "servers, and make a new cluster, with another name, from the node with the latest records"
         case .incomplete(let position):
             "record \(position) of the cluster is gone; make a new cluster, with another name, from the node with the latest records"
         case .tooMuch: "the change is too large for the cluster's log; make it in smaller steps"

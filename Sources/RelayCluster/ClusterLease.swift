@@ -25,15 +25,21 @@ public struct ClusterLease: Codable, Equatable, Sendable {
     public var place: String
     /// See `State`.
     public var state: State
+    /// How long it lasts after a renewal, in milliseconds.
+    public var milliseconds: Int
 
     /// A lease.
-    public init(epoch: UInt64, node: String, identifier: String, incarnation: String, place: String, state: State) {
+    public init(
+        epoch: UInt64, node: String, identifier: String, incarnation: String, place: String, state: State,
+        milliseconds: Int
+    ) {
         self.epoch = epoch
         self.node = node
         self.identifier = identifier
         self.incarnation = incarnation
         self.place = place
         self.state = state
+        self.milliseconds = milliseconds
     }
 }
 
@@ -57,8 +63,9 @@ public struct ClusterMember: Equatable, Sendable {
     }
 
     /// Its lease.
-    func lease(epoch: UInt64, _ state: ClusterLease.State) -> ClusterLease {
+    func lease(epoch: UInt64, _ state: ClusterLease.State, lasts time: Duration) -> ClusterLease {
         ClusterLease(
-            epoch: epoch, node: node, identifier: identifier, incarnation: incarnation, place: place, state: state)
+            epoch: epoch, node: node, identifier: identifier, incarnation: incarnation, place: place, state: state,
+            milliseconds: Int(time / .milliseconds(1)))
     }
 }

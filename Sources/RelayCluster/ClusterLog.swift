@@ -21,6 +21,7 @@ final class ClusterLog: RecordLog {
 
     private let connection: NATSConnection
     private let stream: NATSStream
+    private let relay: ClusterIdentity
     private let state = Mutex(State())
     private let onLoss: @Sendable (_ why: String?) -> Void
 
@@ -33,13 +34,17 @@ final class ClusterLog: RecordLog {
     static let messageMaximum = 512 * 1_024
 
     /// - Parameter onLoss: Called when another node has written (nil), or the log has what this node has not.
-    init(_ connection: NATSConnection, _ stream: NATSStream, onLoss: @escaping @Sendable (_ why: String?) -> Void) {
+    init(
+        _ connection: NATSConnection, _ stream: NATSStream, of relay: ClusterIdentity,
+        onLoss: @escaping @Sendable (_ why: String?) -> Void
+    ) {
         self.connection = connection
         self.stream = stream
+        self.relay = relay
         self.onLoss = onLoss
     }
 
-    var messageMaximum: Int { min(Self.messageMaximum, max(1_024, connection.payloadMaximum - 1_024)) }
+    var messageMaximum: Int { min(Self.messageMaximum, max(2_048, connection.payloadMaximum) - 1_024) }
 
     /// This node serves, and has written the first message of `epoch` at `position`.
     func begin(_ epoch: UInt64, at position: UInt64) {
@@ -66,7 +71,8 @@ final class ClusterLog: RecordLog {
         return last
     }
 
-    private func append(_ message: [UInt8], behind last: UInt64, until deadline: Instant) throws -> UInt64 {
+    private func append(_ plain: [UInt8], behind last: UInt64, until deadline: Instant) throws -> UInt64 {
+        let message = relay.seal(plain, at: last + 1)
         var isRepeated = false
         while true {
             do throws(NATSError) {
@@ -108,8 +114,7 @@ struct ClusterFollower {
     let stream: NATSStream
     let description: ClusterDescription
     let store: RelayStore
-    /// The key's fingerprint of this node.
-    let pin: PublicKeyPin
+    let relay: ClusterIdentity
 
     private static let wait: Duration = .seconds(2)
     /// Changes that are one transaction of the file: at most so many, and so many bytes.
@@ -120,7 +125,7 @@ struct ClusterFollower {
     ///
     /// - Returns: Where the file is now, and whether that is the end of the log.
     func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool) {
-        guard description.pin == pin.description else { throw ClusterError.otherRelay(stream.name) }
+        guard description.pin == relay.pin.description else { throw ClusterError.otherRelay(stream.name) }
         let known = try store.logPlace()
         if let known, known.cluster != description.cluster {
             throw RelayStoreError.differs("it is of another cluster")
@@ -138,7 +143,8 @@ struct ClusterFollower {
                 try keep(&changes, at: place)
                 return (place, true)
             }
-            switch reader.take(message.bytes) {
+            guard let plain = relay.open(message.bytes, at: next) else { throw ClusterError.forged(position: next) }
+            switch reader.take(plain) {
             case .part: break
             case .unreadable: throw ClusterError.unreadable(position: next)
             case .record(let record, let epoch):
@@ -184,7 +190,8 @@ struct ClusterFollower {
             while try connection.message(last + 1, of: stream.name, wait: Self.wait) != nil { last += 1 }
             do throws(NATSError) {
                 place.position = try connection.publish(
-                    message, to: stream.subject, of: stream.name, after: .last(last), wait: Self.wait)
+                    relay.seal(message, at: last + 1), to: stream.subject, of: stream.name, after: .last(last),
+                    wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }
                 continue

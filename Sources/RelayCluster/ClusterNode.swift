@@ -33,7 +33,7 @@ public actor ClusterNode {
 
     private let configuration: ClusterConfiguration
     private let store: RelayStore
-    private let pin: PublicKeyPin
+    private let relay: ClusterIdentity
     private let version: String
     private let logger: Logger
     private let own: ClusterMember
@@ -60,17 +60,17 @@ public actor ClusterNode {
 
     /// - Parameters:
     ///   - store: The node's records; what is written while it serves is in the cluster's log first.
-    ///   - pin: The fingerprint of the relay's key.
+    ///   - relay: The relay's key, which all nodes have.
     ///   - onEnd: Called on the node's loop when it may not serve any longer. The program has to end at once: members that stay would
     ///     talk to a part of their channel.
     public init(
-        _ configuration: ClusterConfiguration, store: RelayStore, pin: PublicKeyPin, version: String,
+        _ configuration: ClusterConfiguration, store: RelayStore, relay: ClusterIdentity, version: String,
         timers: ClusterStateMachine.Timers = .init(), logger: Logger,
         onEnd: @escaping @Sendable (ClusterStateMachine.End) -> Void
     ) throws {
         self.configuration = configuration
         self.store = store
-        self.pin = pin
+        self.relay = relay
         self.version = version
         self.logger = logger
         self.onEnd = onEnd
@@ -160,7 +160,7 @@ public actor ClusterNode {
     }
 
     private func begin(_ connection: NATSConnection, _ description: ClusterDescription) {
-        let log = ClusterLog(connection, configuration.log) { [weak self] why in
+        let log = ClusterLog(connection, configuration.log, of: relay) { [weak self] why in
             self?.loop.execute { [weak self] in
                 self?.assumeIsolated { $0.take(why.map { .cannotCatchUp($0) } ?? .fenced) }
             }
@@ -168,7 +168,7 @@ public actor ClusterNode {
         self.log = log
         store.share(with: log)
         let follower = ClusterFollower(
-            connection: connection, stream: configuration.log, description: description, store: store, pin: pin)
+            connection: connection, stream: configuration.log, description: description, store: store, relay: relay)
         follow(follower)
         report(connection, behind: 0)
         take(.start)
@@ -268,7 +268,8 @@ public actor ClusterNode {
                 let lease = message.map { message in
                     ClusterLease(message: message.bytes)
                         ?? ClusterLease(
-                            epoch: 0, node: "?", identifier: "", incarnation: "", place: "", state: .serving)
+                            epoch: 0, node: "?", identifier: "", incarnation: "", place: "", state: .serving,
+                            milliseconds: 120_000)
                 }
                 node.take(.read(lease, revision: message?.sequence ?? 0))
             case .failure(let error):

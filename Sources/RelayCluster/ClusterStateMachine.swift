@@ -5,8 +5,8 @@ import MonotonicTime
 ///
 /// A standby takes the lease when it is free: when its holder has released it; when the holder's port is closed, so that its process has
 /// ended; when it is of an earlier run of this node's own program, which holds the lock on the state directory no more; or when it was not
-/// renewed for `Timers.lease`, counted from when the last renewal was seen here. The holder counts from when it sent its last successful
-/// renewal, and ends `Timers.margin` earlier. So no two nodes serve at a time, as long as their clocks run equally fast to a twelfth.
+/// renewed for the time that it lasts, counted from when the last renewal was seen here. The holder counts from when it sent its last successful
+/// renewal, and ends `Timers.margin` earlier. So no two nodes serve at a time, as long as their clocks run equally fast to a twentieth.
 /// One that was frozen meanwhile (a suspended machine) is refused at its next renewal, and can write no record before
 /// (`ClusterLog`).
 public struct ClusterStateMachine: Sendable {
@@ -18,8 +18,9 @@ public struct ClusterStateMachine: Sendable {
         public var renewal: Duration = .seconds(1)
         /// What has failed is tried again after this time.
         public var retry: Duration = .milliseconds(250)
-        /// How long a lease is good for. A new leader of JetStream is found within nine seconds, in which nobody can renew it.
-        public var lease: Duration = .seconds(12)
+        /// How long a lease is good for. JetStream finds a new leader within nine seconds as a rule, in which nobody can renew it; when a
+        /// server comes back that was cut off, it may take longer.
+        public var lease: Duration = .seconds(20)
         /// How much earlier its holder ends.
         public var margin: Duration = .seconds(1)
         /// A holder that goes looks for the next one this often.
@@ -205,10 +206,11 @@ public struct ClusterStateMachine: Sendable {
     /// What the lease is to say; nil: that is for others to write.
     private var wanted: ClusterLease? {
         switch role {
-        case .claiming: own.lease(epoch: epoch + 1, .starting)
-        case .catchingUp: own.lease(epoch: epoch, .starting)
-        case .serving: own.lease(epoch: epoch, .serving)
-        case .releasing where isOwn(seen?.lease) && seen?.lease?.state != .released: own.lease(epoch: epoch, .released)
+        case .claiming: own.lease(epoch: epoch + 1, .starting, lasts: timers.lease)
+        case .catchingUp: own.lease(epoch: epoch, .starting, lasts: timers.lease)
+        case .serving: own.lease(epoch: epoch, .serving, lasts: timers.lease)
+        case .releasing where isOwn(seen?.lease) && seen?.lease?.state != .released:
+            own.lease(epoch: epoch, .released, lasts: timers.lease)
         case .releasing, .standby, .ended: nil
         }
     }
@@ -254,7 +256,7 @@ public struct ClusterStateMachine: Sendable {
         guard let seen else { return false }
         guard let lease = seen.lease else { return true }
         return lease.state == .released || lease.identifier == own.identifier || lease.epoch == closed
-            || now - seen.at >= timers.lease
+            || now - seen.at >= .milliseconds(lease.milliseconds)
     }
 
     private mutating func written(_ revision: UInt64, at now: Instant) -> [Action] {

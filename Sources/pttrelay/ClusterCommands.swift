@@ -50,7 +50,8 @@ struct ClusterCommand: ParsableCommand {
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
                 let channels = try state.store.channels().count
-                _ = try ClusterAdministration(cluster).importRecords(of: state.store, pin: state.identity.pin)
+                _ = try ClusterAdministration(cluster).importRecords(
+                    of: state.store, as: try ClusterIdentity(state.identity))
                 Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
                 Console.say("start this relay now; copy identity.pem to the other ones, and start them")
             }

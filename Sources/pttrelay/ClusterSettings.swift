@@ -8,6 +8,7 @@ import Settings
 /// The cluster that a relay is a node of.
 struct ClusterSettings: Equatable {
     var configuration: ClusterConfiguration
+    var timers = ClusterStateMachine.Timers()
 
     /// The most servers that can be named.
     private static let serversMaximum = 16
@@ -25,12 +26,14 @@ struct ClusterSettings: Equatable {
             credentials: table.optional("credentials", .string(lengthMax: 4_096)),
             authorities: table.optional("ca", .string(lengthMax: 4_096)))
         nats.hasTLS = nats.hasTLS || servers.contains { $0.hasPrefix("tls://") }
+        var timers = ClusterStateMachine.Timers()
+        timers.lease = table.value("lease", .duration(in: .seconds(5) ... .seconds(120)), default: timers.lease)
         return ClusterSettings(
             configuration: ClusterConfiguration(
                 name: name, node: node ?? "", nats: nats, place: place.map { "\($0)" } ?? "",
                 replicas: table.value("replicas", .integer(in: 1...5), default: 3),
                 logBytesMaximum: megabyte
-                    * table.value("log-megabytes", .integer(in: 16...1_048_576), default: 1_024)))
+                    * table.value("log-megabytes", .integer(in: 16...1_048_576), default: 1_024)), timers: timers)
     }
 
     /// The machine's name up to the first dot; nil: it is none of a node.

@@ -23,8 +23,9 @@ struct ClusterStandby {
     func untilServing() async throws -> ClusterNode {
         let logger = logger
         let node = try ClusterNode(
-            settings.configuration, store: state.store, pin: state.identity.pin, version: Version.text,
-            logger: Logger(label: "pttrelay.cluster")
+            settings.configuration, store: state.store, relay: try ClusterIdentity(state.identity),
+            version: Version.text,
+            timers: settings.timers, logger: Logger(label: "pttrelay.cluster")
         ) { end in
             // At once, whatever is under way: another node serves, or is about to. Members find it.
             ServiceConsole.complain("pttrelay: \(Self.words(end))")

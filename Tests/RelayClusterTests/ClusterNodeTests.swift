@@ -14,11 +14,12 @@ import Testing
 @Suite(.timeLimit(.minutes(3)), .serialized) struct ClusterNodeTests {
     private let server: NATSServer
     private let folder: TemporaryFolder
-    private let pin = PublicKeyPin(subjectPublicKeyInfo: [7])
+    private let relay: ClusterIdentity
 
     init() throws {
         server = try NATSServer()
         folder = try TemporaryFolder()
+        relay = try ClusterIdentity(Identity(generating: "relay"))
     }
 
     private func name(_ text: String) throws -> DisplayName { try #require(DisplayName(text)) }
@@ -66,11 +67,11 @@ import Testing
         let store: RelayStore
         let record = Record()
 
-        init(_ configuration: ClusterConfiguration, _ store: RelayStore, _ pin: PublicKeyPin) throws {
+        init(_ configuration: ClusterConfiguration, _ store: RelayStore, _ relay: ClusterIdentity) throws {
             let record = record
             self.store = store
             node = try ClusterNode(
-                configuration, store: store, pin: pin, version: "1", timers: ClusterNodeTests.timers,
+                configuration, store: store, relay: relay, version: "1", timers: ClusterNodeTests.timers,
                 logger: Logger(label: "test") { _ in record }, onEnd: { record.end($0) })
             Task { [node] in
                 await node.serve()
@@ -93,17 +94,17 @@ import Testing
         let yard = try records.addChannel(try name("Yard"), now: 1)
         let administration = try ClusterAdministration(configuration("a"))
         // In several messages.
-        #expect(try administration.importRecords(of: records, pin: pin, messageMaximum: 200) > 1)
-        #expect(throws: ClusterError.hasRecords("test")) { try administration.importRecords(of: records, pin: pin) }
+        #expect(try administration.importRecords(of: records, as: relay, messageMaximum: 200) > 1)
+        #expect(throws: ClusterError.hasRecords("test")) { try administration.importRecords(of: records, as: relay) }
         return (records, yard)
     }
 
     @Test func `one serves, the others have what it writes, and the next one takes over where it was`() async throws {
         let (records, yard) = try makeCluster()
         let token = try #require(try records.standingToken(of: yard.id))
-        let first = try Running(configuration("a"), records, pin)
+        let first = try Running(configuration("a"), records, relay)
         #expect(try await eventually { first.record.serves })
-        let second = try Running(configuration("b"), try store("b"), pin)
+        let second = try Running(configuration("b"), try store("b"), relay)
         #expect(try await eventually { second.node.standing.holder == "a" })
         for number in 0..<200 {
             let member = try #require(MemberID(bytes: sha256([UInt8(number)]).prefix(MemberID.byteCount)))
@@ -128,7 +129,7 @@ import Testing
         async throws
     {
         let (records, _) = try makeCluster()
-        let first = try Running(configuration("a"), records, pin)
+        let first = try Running(configuration("a"), records, relay)
         #expect(try await eventually { first.record.serves })
         server.send(SIGSTOP)
         #expect(throws: RelayStoreError.self) { try records.addChannel(try name("Gate"), now: 2) }
@@ -136,13 +137,13 @@ import Testing
         #expect(try await eventually { !first.record.ends.isEmpty })
         #expect(first.record.ends == [.leaseLost])
         server.send(SIGCONT)
-        let second = try Running(configuration("b"), try store("b"), pin)
+        let second = try Running(configuration("b"), try store("b"), relay)
         #expect(try await eventually { second.record.serves })
     }
 
     @Test func `who is deposed can write nothing, and ends`() async throws {
         let (records, _) = try makeCluster()
-        let first = try Running(configuration("a"), records, pin)
+        let first = try Running(configuration("a"), records, relay)
         #expect(try await eventually { first.record.serves })
         // As after a pause of which it does not know: another one has the lease, and has begun its epoch.
         let connection = try NATSConnection(server.options)
@@ -150,7 +151,8 @@ import Testing
             try ClusterAdministration.description(configuration("b"), connection, wait: .seconds(2)))
         let other = try store("b")
         let follower = ClusterFollower(
-            connection: connection, stream: configuration("b").log, description: description, store: other, pin: pin)
+            connection: connection, stream: configuration("b").log, description: description, store: other, relay: relay
+        )
         _ = try follower.take(epoch: 2)
         #expect(throws: RelayStoreError.self) { try records.addChannel(try name("Gate"), now: 2) }
         #expect(try await eventually { first.record.ends == [.deposed(by: nil)] })
@@ -159,26 +161,26 @@ import Testing
 
     @Test func `a relay that cannot be a node says why`() async throws {
         let records = try store("a")
-        let early = try Running(configuration("a"), records, pin)
+        let early = try Running(configuration("a"), records, relay)
         let missing = "\(ClusterError.noRecords("test"))"
         #expect(try await eventually { early.record.lines.contains { $0.contains(missing) } })
         let (_, _) = try { () throws -> (RelayStore, ChannelRecord) in
             let full = try store("full")
             let yard = try full.addChannel(try name("Yard"), now: 1)
-            _ = try ClusterAdministration(configuration("full")).importRecords(of: full, pin: pin)
+            _ = try ClusterAdministration(configuration("full")).importRecords(of: full, as: relay)
             return (full, yard)
         }()
         // Now there are some: it goes on by itself.
         #expect(try await eventually { early.record.serves })
         #expect(try records.channels().map(\.name.text) == ["Yard"])
-        let stranger = try Running(configuration("s"), try store("s"), PublicKeyPin(subjectPublicKeyInfo: [8]))
+        let stranger = try Running(configuration("s"), try store("s"), ClusterIdentity(Identity(generating: "other")))
         #expect(try await eventually { stranger.record.lines.contains { $0.contains("another relay's") } })
         let own = try store("o")
         try own.addChannel(try name("Mine"), now: 1)
-        let other = try Running(configuration("o"), own, pin)
+        let other = try Running(configuration("o"), own, relay)
         #expect(try await eventually { other.record.lines.contains { $0.contains("it has channels of its own") } })
         // With the name of the one that serves.
-        let same = try Running(configuration("a"), try store("same"), pin)
+        let same = try Running(configuration("a"), try store("same"), relay)
         #expect(try await eventually(20) { same.record.lines.contains { $0.contains("is called 'a'") } })
         #expect(!stranger.record.serves && !other.record.serves && !same.record.serves)
         // One that is silent gives its name away: its records may have been replaced.
@@ -188,7 +190,7 @@ import Testing
             node: "d", identifier: "other", place: "h:1", serves: false, position: 1, at: 1, version: "1")
         _ = try connection.publish(
             gone.message, to: settings.nodeSubject("d"), of: settings.state.name, after: .none, wait: .seconds(2))
-        let renewed = try Running(settings, try store("d"), pin)
+        let renewed = try Running(settings, try store("d"), relay)
         #expect(try await eventually { renewed.record.lines.contains { $0.contains("is called 'd'") } })
         #expect(try await eventually(30) { renewed.node.standing.holder == "a" })
     }
@@ -200,17 +202,41 @@ import Testing
         let settings = configuration("a")
         try connection.add(settings.log, wait: .seconds(2))
         let record = ClusterRecord.beginning(
-            .init(cluster: Array(repeating: 1, count: 16), pin: pin, changes: try records.everything()))
+            .init(cluster: Array(repeating: 1, count: 16), pin: relay.pin, changes: try records.everything()))
         let messages = try #require(record.messages(epoch: 0, byteCountMaximum: 100))
         _ = try connection.publish(
-            messages[0], to: settings.log.subject, of: settings.log.name, after: .none, wait: .seconds(2))
-        _ = try ClusterAdministration(settings).importRecords(of: records, pin: pin)
+            relay.seal(messages[0], at: 1), to: settings.log.subject, of: settings.log.name, after: .none,
+            wait: .seconds(2))
+        _ = try ClusterAdministration(settings).importRecords(of: records, as: relay)
         let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
         #expect(description.first == 2)
         let other = try store("b")
         let follower = ClusterFollower(
-            connection: connection, stream: settings.log, description: description, store: other, pin: pin)
+            connection: connection, stream: settings.log, description: description, store: other, relay: relay)
         #expect(try follower.follow().isEnd)
         #expect(try other.channels() == records.channels())
+    }
+
+    @Test func `a message that no node has written is refused, wherever it comes from`() throws {
+        let (records, _) = try makeCluster()
+        let connection = try NATSConnection(server.options)
+        let settings = configuration("a")
+        let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
+        let last = try connection.state(of: settings.log.name, wait: .seconds(2)).last
+        let stranger = try ClusterIdentity(Identity(generating: "stranger"))
+        let message = try #require(ClusterRecord.epoch(9).messages(epoch: 9, byteCountMaximum: 1_024)?.first)
+        // Another key's; a node's from another place; a node's that was changed.
+        var changed = relay.seal(message, at: last + 1)
+        changed[9] ^= 1
+        for forged in [stranger.seal(message, at: last + 1), relay.seal(message, at: last), changed, message, []] {
+            #expect(relay.open(forged, at: last + 1) == nil)
+        }
+        #expect(relay.open(relay.seal(message, at: last + 1), at: last + 1) == message)
+        _ = try connection.publish(
+            changed, to: settings.log.subject, of: settings.log.name, after: .last(last), wait: .seconds(2))
+        let follower = ClusterFollower(
+            connection: connection, stream: settings.log, description: description, store: records, relay: relay)
+        #expect(throws: ClusterError.forged(position: last + 1)) { try follower.follow() }
+        #expect(try records.logPlace()?.position == last)
     }
 }

@@ -8,13 +8,19 @@ import Testing
     private let own = ClusterMember(node: "a", identifier: "aa", incarnation: "a1", place: "a:1")
     private let other = ClusterMember(node: "b", identifier: "bb", incarnation: "b1", place: "b:1")
 
+    private var timers: ClusterStateMachine.Timers {
+        var timers = ClusterStateMachine.Timers()
+        timers.lease = .seconds(12)
+        return timers
+    }
+
     private func at(_ seconds: Double) -> Instant { .zero + .milliseconds(Int((seconds * 1_000).rounded())) }
 
     /// A machine that has read that lease, and what it did about it.
     private func reading(
         _ lease: ClusterLease?, revision: UInt64 = 5
     ) -> (ClusterStateMachine, [ClusterStateMachine.Action]) {
-        var machine = ClusterStateMachine(own)
+        var machine = ClusterStateMachine(own, timers: timers)
         #expect(machine.handle(.start, at: at(0)) == [.read])
         let actions = machine.handle(.read(lease, revision: revision), at: at(0.01))
         return (machine, actions)
@@ -25,7 +31,9 @@ import Testing
         var (machine, _) = reading(nil, revision: 0)
         #expect(machine.handle(.written(revision: 6), at: at(0.02)) == [.catchUp(epoch: 1)])
         #expect(
-            machine.handle(.caughtUp, at: at(0.03)) == [.serve, .write(own.lease(epoch: 1, .serving), over: 6)])
+            machine.handle(.caughtUp, at: at(0.03)) == [
+                .serve, .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 6),
+            ])
         #expect(machine.handle(.written(revision: 7), at: at(0.04)) == [])
         #expect(machine.isServing)
         return machine
@@ -33,65 +41,84 @@ import Testing
 
     @Test func `the first node takes the lease`() {
         let (machine, actions) = reading(nil, revision: 0)
-        #expect(actions == [.write(own.lease(epoch: 1, .starting), over: 0)])
+        #expect(actions == [.write(own.lease(epoch: 1, .starting, lasts: .seconds(12)), over: 0)])
         #expect(!machine.isServing)
     }
 
     @Test func `a node stands by while another one renews, and takes the lease when that ends`() {
-        var (machine, actions) = reading(other.lease(epoch: 4, .serving))
-        #expect(actions == [.standBy(other.lease(epoch: 4, .serving)), .watch(place: "b:1", epoch: 4)])
+        var (machine, actions) = reading(other.lease(epoch: 4, .serving, lasts: .seconds(12)))
+        #expect(
+            actions == [.standBy(other.lease(epoch: 4, .serving, lasts: .seconds(12))), .watch(place: "b:1", epoch: 4)])
         var time = 0.26
         for revision in 6..<20 {
             #expect(machine.handle(.deadline, at: at(time)) == [.read])
             #expect(
-                machine.handle(.read(other.lease(epoch: 4, .serving), revision: UInt64(revision)), at: at(time)) == [])
+                machine.handle(
+                    .read(other.lease(epoch: 4, .serving, lasts: .seconds(12)), revision: UInt64(revision)),
+                    at: at(time)) == [])
             time += 1
         }
         // Not renewed since. Reads that fail prove nothing.
         let last = time - 1
         #expect(machine.handle(.deadline, at: at(last + 11.9)) == [.read])
-        #expect(machine.handle(.read(other.lease(epoch: 4, .serving), revision: 19), at: at(last + 11.95)) == [])
+        #expect(
+            machine.handle(
+                .read(other.lease(epoch: 4, .serving, lasts: .seconds(12)), revision: 19), at: at(last + 11.95)) == [])
         #expect(machine.handle(.deadline, at: at(last + 12.3)) == [.read])
         #expect(machine.handle(.readFailed, at: at(last + 12.4)) == [])
         #expect(machine.handle(.deadline, at: at(last + 12.7)) == [.read])
         #expect(
-            machine.handle(.read(other.lease(epoch: 4, .serving), revision: 19), at: at(last + 12.8))
-                == [.write(own.lease(epoch: 5, .starting), over: 19)])
+            machine.handle(
+                .read(other.lease(epoch: 4, .serving, lasts: .seconds(12)), revision: 19), at: at(last + 12.8))
+                == [.write(own.lease(epoch: 5, .starting, lasts: .seconds(12)), over: 19)])
     }
 
     @Test func `a released lease, a closed port and an earlier run of this node are free at once`() {
         #expect(
-            reading(other.lease(epoch: 4, .released)).1.last == .write(own.lease(epoch: 5, .starting), over: 5))
+            reading(other.lease(epoch: 4, .released, lasts: .seconds(12))).1.last
+                == .write(own.lease(epoch: 5, .starting, lasts: .seconds(12)), over: 5))
         var earlier = own
         earlier.incarnation = "a0"
         #expect(
-            reading(earlier.lease(epoch: 4, .serving)).1.last == .write(own.lease(epoch: 5, .starting), over: 5))
-        var (machine, _) = reading(other.lease(epoch: 4, .serving))
+            reading(earlier.lease(epoch: 4, .serving, lasts: .seconds(12))).1.last
+                == .write(own.lease(epoch: 5, .starting, lasts: .seconds(12)), over: 5))
+        var (machine, _) = reading(other.lease(epoch: 4, .serving, lasts: .seconds(12)))
         #expect(machine.handle(.portClosed(epoch: 3), at: at(0.1)) == [.read], "of an earlier holder")
-        #expect(machine.handle(.read(other.lease(epoch: 4, .serving), revision: 6), at: at(0.11)) == [])
+        #expect(
+            machine.handle(.read(other.lease(epoch: 4, .serving, lasts: .seconds(12)), revision: 6), at: at(0.11)) == []
+        )
         #expect(machine.handle(.portClosed(epoch: 4), at: at(0.2)) == [.read])
         #expect(
-            machine.handle(.read(other.lease(epoch: 4, .serving), revision: 6), at: at(0.21))
-                == [.write(own.lease(epoch: 5, .starting), over: 6)])
+            machine.handle(.read(other.lease(epoch: 4, .serving, lasts: .seconds(12)), revision: 6), at: at(0.21))
+                == [.write(own.lease(epoch: 5, .starting, lasts: .seconds(12)), over: 6)])
         // Another standby was faster.
         #expect(machine.handle(.refused, at: at(0.22)) == [.read])
         let third = ClusterMember(node: "c", identifier: "cc", incarnation: "c1", place: "c:1")
         #expect(
-            machine.handle(.read(third.lease(epoch: 5, .serving), revision: 7), at: at(0.23))
-                == [.standBy(third.lease(epoch: 5, .serving)), .watch(place: "c:1", epoch: 5)])
+            machine.handle(.read(third.lease(epoch: 5, .serving, lasts: .seconds(12)), revision: 7), at: at(0.23))
+                == [.standBy(third.lease(epoch: 5, .serving, lasts: .seconds(12))), .watch(place: "c:1", epoch: 5)])
     }
 
     @Test func `the holder renews, and ends a second before the lease does`() {
         var machine = serving()
         #expect(machine.nextDeadline == at(1.03), "a second after it was asked for")
-        #expect(machine.handle(.deadline, at: at(1.03)) == [.write(own.lease(epoch: 1, .serving), over: 7)])
+        #expect(
+            machine.handle(.deadline, at: at(1.03)) == [
+                .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 7)
+            ])
         #expect(machine.handle(.written(revision: 8), at: at(1.9)) == [])
         var time = 2.03
-        #expect(machine.handle(.deadline, at: at(time)) == [.write(own.lease(epoch: 1, .serving), over: 8)])
+        #expect(
+            machine.handle(.deadline, at: at(time)) == [
+                .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 8)
+            ])
         while time < 11.5 {
             #expect(machine.handle(.writeFailed, at: at(time)) == [])
             time += 0.25
-            #expect(machine.handle(.deadline, at: at(time)) == [.write(own.lease(epoch: 1, .serving), over: 8)])
+            #expect(
+                machine.handle(.deadline, at: at(time)) == [
+                    .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 8)
+                ])
         }
         // Counted from when the last renewal was asked for, whatever comes then.
         #expect(machine.handle(.written(revision: 9), at: at(12.04)) == [.end(.leaseLost)])
@@ -102,18 +129,24 @@ import Testing
         var machine = serving()
         _ = machine.handle(.deadline, at: at(1.03))
         _ = machine.handle(.writeFailed, at: at(2.03))
-        #expect(machine.handle(.deadline, at: at(2.28)) == [.write(own.lease(epoch: 1, .serving), over: 7)])
+        #expect(
+            machine.handle(.deadline, at: at(2.28)) == [
+                .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 7)
+            ])
         #expect(machine.handle(.refused, at: at(2.3)) == [.read])
         #expect(
-            machine.handle(.read(own.lease(epoch: 1, .serving), revision: 8), at: at(2.4))
-                == [.write(own.lease(epoch: 1, .serving), over: 8)])
+            machine.handle(.read(own.lease(epoch: 1, .serving, lasts: .seconds(12)), revision: 8), at: at(2.4))
+                == [.write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 8)])
     }
 
     @Test func `a claim whose answer was lost is found again, and counts from when it was made`() {
         var (machine, _) = reading(nil, revision: 0)
         #expect(machine.handle(.writeFailed, at: at(1)) == [])
         #expect(machine.handle(.deadline, at: at(1.25)) == [.read])
-        #expect(machine.handle(.read(own.lease(epoch: 1, .starting), revision: 1), at: at(1.3)) == [.catchUp(epoch: 1)])
+        #expect(
+            machine.handle(.read(own.lease(epoch: 1, .starting, lasts: .seconds(12)), revision: 1), at: at(1.3)) == [
+                .catchUp(epoch: 1)
+            ])
         #expect(machine.handle(.deadline, at: at(11.02)) == [.end(.leaseLost)])
     }
 
@@ -121,7 +154,7 @@ import Testing
         var machine = serving()
         _ = machine.handle(.deadline, at: at(1.03))
         #expect(machine.handle(.refused, at: at(2)) == [.read])
-        let lease = other.lease(epoch: 2, .serving)
+        let lease = other.lease(epoch: 2, .serving, lasts: .seconds(12))
         #expect(machine.handle(.read(lease, revision: 9), at: at(2.1)) == [.end(.deposed(by: lease))])
         machine = serving()
         #expect(machine.handle(.fenced, at: at(1)) == [.end(.deposed(by: nil))])
@@ -131,29 +164,41 @@ import Testing
 
     @Test func `a holder that goes hands over, and waits no longer than it must`() {
         var machine = serving()
-        #expect(machine.handle(.release, at: at(0.5)) == [.write(own.lease(epoch: 1, .released), over: 7)])
+        #expect(
+            machine.handle(.release, at: at(0.5)) == [
+                .write(own.lease(epoch: 1, .released, lasts: .seconds(12)), over: 7)
+            ])
         #expect(machine.handle(.written(revision: 8), at: at(0.51)) == [])
         #expect(machine.isServing)
         #expect(machine.handle(.deadline, at: at(0.56)) == [.read])
-        #expect(machine.handle(.read(other.lease(epoch: 2, .starting), revision: 9), at: at(0.57)) == [])
+        #expect(
+            machine.handle(.read(other.lease(epoch: 2, .starting, lasts: .seconds(12)), revision: 9), at: at(0.57))
+                == [])
         #expect(machine.handle(.deadline, at: at(0.62)) == [.read])
         #expect(
-            machine.handle(.read(other.lease(epoch: 2, .serving), revision: 10), at: at(0.63)) == [.released(to: "b:1")]
+            machine.handle(.read(other.lease(epoch: 2, .serving, lasts: .seconds(12)), revision: 10), at: at(0.63)) == [
+                .released(to: "b:1")
+            ]
         )
         machine = serving()
         _ = machine.handle(.release, at: at(0.5))
         _ = machine.handle(.written(revision: 8), at: at(0.51))
         #expect(machine.handle(.deadline, at: at(3.6)) == [.released(to: nil)])
         // Nobody waits for one that does not serve.
-        var (standby, _) = reading(other.lease(epoch: 4, .serving))
+        var (standby, _) = reading(other.lease(epoch: 4, .serving, lasts: .seconds(12)))
         #expect(standby.handle(.release, at: at(1)) == [.released(to: nil)])
     }
 
     @Test func `a renewal under way does not undo a release`() {
         var machine = serving()
-        #expect(machine.handle(.deadline, at: at(1.03)) == [.write(own.lease(epoch: 1, .serving), over: 7)])
+        #expect(
+            machine.handle(.deadline, at: at(1.03)) == [
+                .write(own.lease(epoch: 1, .serving, lasts: .seconds(12)), over: 7)
+            ])
         #expect(machine.handle(.release, at: at(1.04)) == [])
         #expect(
-            machine.handle(.written(revision: 8), at: at(1.05)) == [.write(own.lease(epoch: 1, .released), over: 8)])
+            machine.handle(.written(revision: 8), at: at(1.05)) == [
+                .write(own.lease(epoch: 1, .released, lasts: .seconds(12)), over: 8)
+            ])
     }
 }

@@ -81,7 +81,8 @@ import Testing
         #expect(try first.command(["channel", "add", "Yard"]).status == 0)
         _ = end(process, with: SIGTERM)
         try first.configure(
-            "[cluster]\nservers = [\"\(server.url)\"]\nplace = \"127.0.0.1:\(first.port)\"\nnode = \"a\"\nreplicas = 1\nlog-megabytes = 16")
+            "[cluster]\nservers = [\"\(server.url)\"]\nplace = \"127.0.0.1:\(first.port)\"\nnode = \"a\"\nreplicas = 1\nlog-megabytes = 16"
+        )
         let made = try first.command(["cluster", "import"])
         #expect(
             made.status == 0 && made.output.hasPrefix("the cluster 'relay' has the records of 2 channels\n"), "\(made)")

@@ -19,6 +19,8 @@ import Testing
         #expect(cluster.replicas == 3 && cluster.logBytesMaximum == 1 << 30)
         #expect(!cluster.nats.hasTLS && cluster.nats.credentials == nil && cluster.nats.name == "pttrelay a")
         #expect(RelaySettings().cluster == nil)
+        #expect(try read(least).cluster?.timers == ClusterStateMachine.Timers())
+        #expect(try read(least + "lease = \"9s\"\n").cluster?.timers.lease == .seconds(9))
         let other = try #require(
             try read(
                 "servers = [\"tls://h:4222\", \"nats://u:p@i\"]\nplace = \"[::1]:1\"\nnode = \"b-2_C\"\nname = \"x\"\n"
@@ -58,7 +60,9 @@ import Testing
                 version: "1")
         }
         var status = ClusterAdministration.Status(
-            lease: ClusterLease(epoch: 4, node: "a", identifier: "a", incarnation: "1", place: "a:1", state: .serving),
+            lease: ClusterLease(
+                epoch: 4, node: "a", identifier: "a", incarnation: "1", place: "a:1", state: .serving,
+                milliseconds: 20_000),
             nodes: [
                 report("a", position: 9, at: 100), report("b", position: 9, at: 96), report("c", position: 7, at: 99),
                 report("d", position: 9, at: 40),

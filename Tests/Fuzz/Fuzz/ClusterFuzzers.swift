@@ -35,7 +35,8 @@ let clusterFuzzers: [Fuzzer] = [
         name: "cluster-state", maximum: 1_024,
         seeds: {
             let lease = ClusterLease(
-                epoch: 1, node: "a", identifier: "00", incarnation: "01", place: "h:1", state: .serving)
+                epoch: 1, node: "a", identifier: "00", incarnation: "01", place: "h:1", state: .serving,
+                milliseconds: 20_000)
             let description = ClusterDescription(cluster: "00", pin: "AA", first: 1)
             let report = ClusterNodeReport(
                 node: "a", identifier: "00", place: "h:1", serves: true, position: 1, at: 1, version: "1")

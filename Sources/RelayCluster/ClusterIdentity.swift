@@ -1,0 +1,44 @@
+// What the nodes of a cluster share: the relay's key, and by it the proof that a record is one of theirs.
+import Cryptography
+
+/// The relay that a cluster is.
+///
+/// Each message of the log carries a code under a key that is derived from the relay's private key, which only nodes have. So whoever can
+/// write to NATS can stop a cluster, but make nobody a member; and a damaged message is noticed before SQLite reads it.
+public struct ClusterIdentity: Sendable {
+    /// The fingerprint of the relay's key.
+    public let pin: PublicKeyPin
+    private let key: [UInt8]
+
+    /// Bytes of a code: HMAC-SHA-256, cut as RFC 2104 (section 5) allows.
+    static let codeByteCount = 16
+
+    /// The relay with that identity.
+    ///
+    /// - Throws: `CryptographyError`.
+    public init(_ identity: Identity) throws(CryptographyError) {
+        pin = identity.pin
+        let hash = HashFunction.sha256
+        key = try hash.expand(
+            pseudorandomKey: try hash.extract(keyMaterial: identity.privateKeyDER),
+            info: Array("pttrelay cluster log".utf8),
+            byteCount: 32)
+    }
+
+    private func code(_ message: [UInt8], at sequence: UInt64) -> ArraySlice<UInt8> {
+        hmacSHA256(sequence.bigEndianBytes + message, key: key).prefix(Self.codeByteCount)
+    }
+
+    /// The message with its code, for that place in the log: it is valid at no other one.
+    func seal(_ message: [UInt8], at sequence: UInt64) -> [UInt8] { message + code(message, at: sequence) }
+
+    /// The message without its code; nil: no node has written it there.
+    func open(_ sealed: [UInt8], at sequence: UInt64) -> [UInt8]? {
+        guard sealed.count >= Self.codeByteCount else { return nil }
+        let message = Array(sealed.dropLast(Self.codeByteCount))
+        guard constantTimeEqual(Array(code(message, at: sequence)), Array(sealed.suffix(Self.codeByteCount))) else {
+            return nil
+        }
+        return message
+    }
+}
