@@ -27,6 +27,7 @@ public actor ClusterNode {
     private let leaseLoop: EventLoop
     /// Reads and applies the log.
     private let recordsLoop: EventLoop
+    /// The loop that this actor lives on.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The loops that are to turn.
     public nonisolated var loops: [EventLoop] { [loop] }
@@ -42,7 +43,6 @@ public actor ClusterNode {
     private var portWatch: PortWatch?
     private var connection: NATSConnection?
     private var log: ClusterLog?
-    private var isFollowing = false
     /// What another relay with this one's name said last, and since when.
     private var namesake: (sequence: UInt64, since: Instant)?
     private var problems: [String: String] = [:]
@@ -187,14 +187,24 @@ public actor ClusterNode {
             case .success(let (place, isEnd)):
                 node.note(nil, about: "the records")
                 node.position = place.position
+                if isEnd { node.note(follows: true) }
                 node.again(after: isEnd ? Self.followInterval : .zero) { $0.follow(follower) }
             case .failure(let error):
                 node.note(error, about: "the records")
+                // Without NATS no node follows, and none can take the lease.
+                if !(error is NATSError) { node.note(follows: false) }
                 node.again(after: Self.retry) { $0.follow(follower) }
             }
         }
     }
 
+    private func note(follows: Bool) {
+        guard follows != isCurrent else { return }
+        isCurrent = follows
+        take(.follows(follows))
+    }
+
+    private var isCurrent = false
     private var follower: ClusterFollower?
     private var isCatchingUp = false
     private var position: UInt64 = 0

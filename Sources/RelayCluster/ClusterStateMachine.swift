@@ -50,6 +50,8 @@ public struct ClusterStateMachine: Sendable {
         case writeFailed
         /// No process has the port of that epoch's holder.
         case portClosed(epoch: UInt64)
+        /// Whether this node can follow the log: one that cannot leaves the lease to others.
+        case follows(Bool)
         /// All records are here, and the log has been told of the new epoch.
         case caughtUp
         /// The records cannot be had, whatever is tried.
@@ -106,6 +108,7 @@ public struct ClusterStateMachine: Sendable {
     private var role = Role.standby
     /// The lease as it was read or written last, and when it was first seen.
     private var seen: (lease: ClusterLease?, revision: UInt64, at: Instant)?
+    private var follows = false
     /// The epoch whose holder's port is closed.
     private var closed: UInt64?
     /// When the lease was written last, as far as is known, counted from when that was asked for.
@@ -179,6 +182,9 @@ public struct ClusterStateMachine: Sendable {
         case .portClosed(let epoch):
             closed = epoch
             return role == .standby ? askNow(at: now) : []
+        case .follows(let follows):
+            self.follows = follows
+            return follows && role == .standby && seen != nil ? askNow(at: now) : []
         case .caughtUp:
             guard role == .catchingUp else { return [] }
             role = .serving
@@ -253,7 +259,7 @@ public struct ClusterStateMachine: Sendable {
     }
 
     private func mayClaim(at now: Instant) -> Bool {
-        guard let seen else { return false }
+        guard let seen, follows else { return false }
         guard let lease = seen.lease else { return true }
         return lease.state == .released || lease.identifier == own.identifier || lease.epoch == closed
             || now - seen.at >= .milliseconds(lease.milliseconds)

@@ -48,7 +48,7 @@ private struct ClusterWorld {
                 node: "n\(number)", identifier: "i\(number)", incarnation: "r\(number)", place: "p\(number):1")
             nodes.append(Node(machine: ClusterStateMachine(member, timers: timers), member: member))
         }
-        for number in 0..<count { feed(number, .start) }
+        for number in 0..<count { begin(number) }
     }
 
     private mutating func milliseconds(_ range: ClosedRange<Int>) -> Duration {
@@ -100,12 +100,17 @@ private struct ClusterWorld {
         }
     }
 
+    private mutating func begin(_ number: Int) {
+        feed(number, .start)
+        feed(number, .follows(true))
+    }
+
     private mutating func start(_ number: Int) {
         nodes[number].member.incarnation += "'"
         nodes[number].machine = ClusterStateMachine(nodes[number].member, timers: timers)
         nodes[number].isRunning = true
         nodes[number].frozenUntil = .zero
-        feed(number, .start)
+        begin(number)
     }
 
     private mutating func disturb() {

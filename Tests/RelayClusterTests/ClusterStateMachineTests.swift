@@ -21,6 +21,7 @@ import Testing
         _ lease: ClusterLease?, revision: UInt64 = 5
     ) -> (ClusterStateMachine, [ClusterStateMachine.Action]) {
         var machine = ClusterStateMachine(own, timers: timers)
+        #expect(machine.handle(.follows(true), at: at(0)) == [])
         #expect(machine.handle(.start, at: at(0)) == [.read])
         let actions = machine.handle(.read(lease, revision: revision), at: at(0.01))
         return (machine, actions)
@@ -37,6 +38,21 @@ import Testing
         #expect(machine.handle(.written(revision: 7), at: at(0.04)) == [])
         #expect(machine.isServing)
         return machine
+    }
+
+    @Test func `a node that cannot follow the log leaves the lease to others`() {
+        var machine = ClusterStateMachine(own, timers: timers)
+        #expect(machine.handle(.start, at: at(0)) == [.read])
+        #expect(machine.handle(.read(nil, revision: 0), at: at(0.01)) == [])
+        #expect(machine.handle(.follows(true), at: at(0.1)) == [.read])
+        #expect(
+            machine.handle(.read(nil, revision: 0), at: at(0.11))
+                == [.write(own.lease(epoch: 1, .starting, lasts: .seconds(12)), over: 0)])
+        var (other, _) = reading(self.other.lease(epoch: 4, .serving, lasts: .seconds(12)))
+        #expect(other.handle(.follows(false), at: at(0.1)) == [])
+        #expect(other.handle(.portClosed(epoch: 4), at: at(0.2)) == [.read])
+        let lease = self.other.lease(epoch: 4, .serving, lasts: .seconds(12))
+        #expect(other.handle(.read(lease, revision: 5), at: at(0.21)) == [])
     }
 
     @Test func `the first node takes the lease`() {

@@ -228,13 +228,16 @@ public struct RelayClientStateMachine: Sendable {
         return [.tell(.connecting), .connect]
     }
 
-    /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with every
-    /// second round of the addresses, so that a slow network is given what it needs.
+    /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with every third round of
+    /// the addresses, so that a slow network is given what it needs.
     private var attemptTimeout: Duration {
         if hasOtherPlaces { return Self.connectTimeoutOfSeveral }
         guard addresses > 1 else { return Self.connectTimeout }
-        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / (2 * addresses), 8)))
+        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / (3 * addresses), 8)))
     }
+
+    /// Failures before the waits grow: where there are several addresses, each has had two turns.
+    private var failuresEach: Int { addresses > 1 ? 2 * addresses : 1 }
 
     private mutating func refused(_ refusal: ServerMessage.JoinRefused, at now: Instant) -> [Action] {
         let phrase = refusal.phrase.isEmpty ? "\(refusal.cause)" : refusal.phrase
@@ -281,10 +284,9 @@ public struct RelayClientStateMachine: Sendable {
             case .replaced, .wrongRelayKey: true
             default: false
             }
-        // Each address has its turn before the waits grow.
-        if isFirm { failures = longest * addresses }
-        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / addresses, longest)]))
-        failures = min(failures + 1, longest * addresses)
+        if isFirm { failures = longest * failuresEach }
+        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)]))
+        failures = min(failures + 1, longest * failuresEach)
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }
