@@ -176,12 +176,12 @@ let package = Package(
             ]),
 
         module("RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"], small: true),
+
+        // Layer 5
         module(
             "RelayCluster",
             ["NATS", "RelayStore", "RelayProtocol", "QUIC", "Cryptography", "MonotonicTime", "Reactor", log],
             small: true),
-
-        // Layer 5
         module(
             "AccessorySetup",
             ["Accessories", "BlueZ", "LinuxInput", "Settings", "Files", "Vocabulary", "MonotonicTime", "Reactor", log]),
