@@ -21,11 +21,10 @@ struct ClusterSettings: Equatable {
         if node == nil { _ = table.required("node", clusterName) }
         let servers = table.required("servers", .array(of: server, count: 1...serversMaximum))
         let place = table.required("place", RelaySettings.place)
-        var nats = NATSOptions(
+        let nats = NATSOptions(
             servers: servers, name: "pttrelay \(node ?? "")",
             credentials: table.optional("credentials", .string(lengthMax: 4_096)),
             authorities: table.optional("ca", .string(lengthMax: 4_096)))
-        nats.hasTLS = nats.hasTLS || servers.contains { $0.hasPrefix("tls://") }
         var timers = ClusterStateMachine.Timers()
         timers.lease = table.value("lease", .duration(in: .seconds(5) ... .seconds(120)), default: timers.lease)
         return ClusterSettings(

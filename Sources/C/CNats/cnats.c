@@ -141,8 +141,7 @@ bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int6
     natsStatus status = nats.js_GetStreamInfo(&info, connection->stream_context, stream, &options, &code);
     if (status != NATS_OK) return fail(failure, status, code);
     *state = (struct ptt_nats_stream_state){
-        info->State.FirstSeq, info->State.LastSeq, info->State.Bytes, info->Config->MaxBytes, info->Config->Replicas,
-        info->Config->MaxMsgsPerSubject};
+        info->State.FirstSeq, info->State.LastSeq, info->State.Bytes, info->Config->MaxBytes, info->Config->Replicas};
     nats.jsStreamInfo_Destroy(info);
     return true;
 }

@@ -51,7 +51,6 @@ struct ptt_nats_stream_state {
     uint64_t bytes;
     int64_t bytes_maximum;
     int64_t replicas;
-    int64_t per_subject;
 };
 
 /// NULL: libnats is there. Otherwise the name of the library that is missing. May read the disk.
