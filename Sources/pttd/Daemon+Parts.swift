@@ -318,7 +318,7 @@ extension Daemon {
 
         /// What is held when the machine falls asleep must not be held when it wakes.
         private func sleeps(_ isComing: Bool) {
-            if isComing { accessories.assumeIsolated { $0.prepareForSleep() } }
+            accessories.assumeIsolated { isComing ? $0.prepareForSleep() : $0.machineWoke() }
             channel.assumeIsolated { $0.setInterruption(isComing ? "the machine is going to sleep" : nil) }
             if !isComing { clock.assumeIsolated { $0.look() } }
         }

@@ -148,8 +148,8 @@ private func world(_ bindings: [Control: ControlAction] = [:], gesture: Gesture?
         world.dropLink(aina.id)
         #expect(world.intents == ["began a/emergency", "ended a/emergency disconnected"])
         #expect(world.happenings.last == "emergency a/emergency off")
-        // Nothing but that it is asked for.
-        #expect(world.machine.nextDeadline == world.now + GATTAccessoryStateMachine.askPauses[0])
+        // Nothing but that bluetoothd is asked whether it works.
+        #expect(world.machine.nextDeadline == world.now + CarrierWatch.idlePause)
     }
 
     @Test func anEmergencyWithoutAReleaseCountsAtOnceAndToggles() {

@@ -78,7 +78,7 @@ private func ready() -> SimulatedBluetooth {
         #expect(world.intents.last == "began a/ptt")
     }
 
-    @Test func itIsAskedOftenWhileAControlIsHeldAndNowAndThenWhileAnAccessoryIsConnected() {
+    @Test func itIsAskedOftenWhileAControlIsHeldAndNowAndThenWhileAnAccessoryMayTellOfAPress() {
         var world = ready()
         world.advance(.seconds(60))
         #expect((29...31).contains(world.probes))
@@ -88,9 +88,70 @@ private func ready() -> SimulatedBluetooth {
         #expect((5...10).contains(world.probes))
         world.notify(puck.key, [0])
         world.probes = 0
+        // It may be connected again at any moment.
         world.dropLink(puck.id)
         world.advance(.seconds(60))
+        #expect((29...31).contains(world.probes))
+        world.send(.radio(.off))
+        world.probes = 0
+        world.advance(.seconds(60))
         #expect(world.probes == 0)
+    }
+
+    @Test func whatWasPressedOnALinkThatWasMadeInAHangIsNoPress() throws {
+        var world = ready()
+        world.dropLink(puck.id)
+        world.advance(.seconds(10))
+        world.hangs = true
+        world.advance(CarrierWatch.idlePause + CarrierWatch.idleAnswerTimeout)
+        #expect(world.status("a")?.problem?.contains("systemctl restart bluetooth") == true)
+        // The kernel makes the link, and bluetoothd tells all of it when it goes on.
+        world.devices[puck.id]?.isConnected = true
+        world.devices[puck.id]?.servicesResolved = true
+        world.waiting += [.device(try #require(world.devices[puck.id])), .value(characteristic: puck.key, bytes: [1])]
+        world.waiting.append(.value(characteristic: puck.key, bytes: [0]))
+        world.goOn()
+        #expect(world.intents.isEmpty)
+        world.advance(PressDoubt.backlogTime)
+        world.notify(puck.key, [1])
+        #expect(world.intents == ["began a/ptt"])
+    }
+
+    @Test(arguments: [Gesture.hold, .toggle], [false, true])
+    func whatWasPressedBeforeTheMachineSleptIsNoPressWhenItIsToldAfterwards(_ gesture: Gesture, wasAsked: Bool) {
+        var world = SimulatedBluetooth([
+            AccessoryConfiguration(id: AccessoryID("a"), address: puck.address, gesture: gesture)
+        ])
+        world.add(puck)
+        world.send(.radio(.on))
+        // bluetoothd stops in the middle of its work, perhaps with a question.
+        world.hangs = true
+        world.advance(wasAsked ? CarrierWatch.idlePause + .milliseconds(100) : .milliseconds(100))
+        for value: UInt8 in [1, 0] { world.notify(puck.key, [value]) }
+        world.send(.releaseAll(.suspended))
+        world.send(.woke)
+        world.advance(.milliseconds(300))
+        world.goOn()
+        #expect(world.intents.isEmpty)
+        world.advance(PressDoubt.backlogTime)
+        world.notify(puck.key, [1])
+        #expect(world.intents == ["began a/ptt"])
+    }
+
+    @Test func anAnswerFromBeforeTheMachineSleptProvesNothing() {
+        var watch = CarrierWatch()
+        _ = watch.handle(.needed(.presses), at: .zero)
+        let asked = Instant.zero + CarrierWatch.idlePause
+        #expect(watch.handle(.deadline, at: asked) == [.probe])
+        let awake = asked + .milliseconds(10)
+        #expect(watch.handle(.woke, at: awake).isEmpty)
+        #expect(watch.handle(.answered(true), at: awake) == [.probe])
+        #expect(watch.handle(.alive, at: awake).isEmpty)
+        #expect(watch.handsOnBacklog(at: awake + .milliseconds(900)))
+        let answered = awake + .milliseconds(900)
+        #expect(watch.handle(.answered(true), at: answered).isEmpty)
+        #expect(watch.handsOnBacklog(at: answered))
+        #expect(!watch.handsOnBacklog(at: answered + PressDoubt.backlogTime))
     }
 
     @Test(arguments: [Gesture.hold, .toggle])

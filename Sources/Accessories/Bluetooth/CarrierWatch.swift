@@ -18,12 +18,12 @@ package enum PressCarrier: String, Hashable, Sendable, CaseIterable {
 }
 
 /// The rules for one carrier. It is asked for signs of life while it is needed: often while a control is held, now and then while an
-/// accessory is connected, so that what waits in a carrier that hangs is no press when it is handed on.
+/// accessory may tell of a press, so that what waits in a carrier that hangs is no press when it is handed on.
 struct CarrierWatch: Sendable {
     /// What a carrier is needed for.
     enum Need: Sendable {
         case nothing
-        /// An accessory is connected: its next press is to be a new one.
+        /// An accessory may tell of a press: that is to be a new one.
         case presses
         /// A control is held: its release is to be heard.
         case release
@@ -48,6 +48,8 @@ struct CarrierWatch: Sendable {
         case alive
         /// The question was answered, with whatever; or it was not.
         case answered(Bool)
+        /// The machine has slept.
+        case woke
         case deadline
     }
 
@@ -68,6 +70,10 @@ struct CarrierWatch: Sendable {
     private var lastSign = Instant.zero
     /// When it went on after it hung.
     private var backAt: Instant?
+    /// The machine has slept, and no question that was asked afterwards has been answered.
+    private var hasSlept = false
+    /// The question that is under way was asked before the machine slept.
+    private var isAskedBefore = false
     /// Set when a deadline came late because of us.
     private var reprieve: Instant?
 
@@ -86,7 +92,7 @@ struct CarrierWatch: Sendable {
 
     /// Whether what it hands on may have waited in it.
     func handsOnBacklog(at now: Instant) -> Bool {
-        isLost || backAt.map { now < $0 + PressDoubt.backlogTime } ?? false
+        isLost || hasSlept || backAt.map { now < $0 + PressDoubt.backlogTime } ?? false
     }
 
     mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -103,9 +109,21 @@ struct CarrierWatch: Sendable {
         case .answered(let isAnswer):
             guard asked != nil else { return [] }
             asked = nil
-            if isAnswer { return sign(at: now) }
+            let actions = isAnswer ? sign(at: now) : []
+            if isAnswer, hasSlept, !isAskedBefore {
+                hasSlept = false
+                backAt = now
+            }
+            isAskedBefore = false
             // Whoever hangs is asked until it answers; each question is given up after seconds.
-            guard isLost else { return [] }
+            guard isLost || hasSlept else { return actions }
+            asked = now
+            return actions + [.probe]
+        case .woke:
+            hasSlept = true
+            reprieve = nil
+            isAskedBefore = asked != nil
+            guard asked == nil else { return [] }
             asked = now
             return [.probe]
         case .deadline:

@@ -20,6 +20,8 @@ struct AccessoriesStateMachine: Sendable {
         case transmissionEnded
         /// Everything is released: the machine goes to sleep, or the daemon ends.
         case releaseAll(AccessoryRelease)
+        /// The machine has slept, which was told before by `releaseAll(.suspended)`.
+        case woke
         /// A person adds, changes or removes.
         case configure(AccessoryConfiguration)
         case unconfigure(AccessoryID)
@@ -147,6 +149,7 @@ struct AccessoriesStateMachine: Sendable {
             presses.transmissionEnded()
             for id in order { controls(id, .endedBySystem, at: now) }
         case .releaseAll(let reason): for id in order { release(id, reason, at: now) }
+        case .woke: carryOut(carriers.woke(at: now), at: now)
         case .configure(let configuration): configure(configuration, at: now)
         case .unconfigure(let id):
             guard accessories[id] != nil else { break }
@@ -260,7 +263,7 @@ struct AccessoriesStateMachine: Sendable {
         let accessory = accessories[id]
         carryOut(
             carriers.update(
-                id, carrier: accessory?.carrier, isConnected: accessory?.link.isReady == true,
+                id, carrier: accessory?.carrier, isExpected: radio == .on && presses.controls(of: id) != nil,
                 isHolding: presses.needsHearing(id), at: now), at: now)
     }
 
@@ -268,12 +271,12 @@ struct AccessoriesStateMachine: Sendable {
         for following in followUps {
             switch following {
             case .probe(let carrier): actions.append(.command(.probe(carrier)))
-            case .lost(let carrier, let holding, let connected):
+            case .lost(let carrier, let holding, let expected):
                 let holders = order.filter(holding.contains)
                 for id in holders { release(id, .disconnected, at: now) }
                 if let holder = holders.first {
                     actions.append(.note(holder, "what is held is released: \(carrier.problem)"))
-                } else if let user = order.first(where: connected.contains) {
+                } else if let user = order.first(where: expected.contains) {
                     actions.append(.note(user, carrier.problem))
                 }
                 for id in order where accessories[id]?.carrier == carrier { tellChanges(of: id) }

@@ -109,6 +109,11 @@ public actor AccessoryService {
         handle(.releaseAll(.suspended), at: .now)
     }
 
+    /// The machine has slept. What bluetoothd had to tell before tells of no press.
+    public func machineWoke() {
+        handle(.woke, at: .now)
+    }
+
     /// The transmission was refused, revoked or limited: buttons that are still down need a fresh press.
     ///
     /// No `transmitEnded` follows for it; the caller knows.

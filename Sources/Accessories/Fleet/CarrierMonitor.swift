@@ -6,18 +6,18 @@ struct CarrierMonitor: Sendable {
     enum Action: Sendable {
         /// Ask the carrier for a sign of life.
         case probe(PressCarrier)
-        /// It hangs. What these accessories hold through it is released; the others are connected through it.
-        case lost(PressCarrier, holding: Set<AccessoryID>, connected: Set<AccessoryID>)
+        /// It hangs. What these accessories hold through it is released; the others may tell of presses through it.
+        case lost(PressCarrier, holding: Set<AccessoryID>, expected: Set<AccessoryID>)
         /// It works again. What was held when it hung may be told again, and what was pressed meanwhile is told now.
         case back(PressCarrier)
     }
 
     /// The accessories that need a carrier.
     private struct Users {
-        var connected: Set<AccessoryID> = []
+        var expected: Set<AccessoryID> = []
         var holding: Set<AccessoryID> = []
 
-        var need: CarrierWatch.Need { !holding.isEmpty ? .release : connected.isEmpty ? .nothing : .presses }
+        var need: CarrierWatch.Need { !holding.isEmpty ? .release : expected.isEmpty ? .nothing : .presses }
     }
 
     /// From the first use of a carrier on.
@@ -38,15 +38,16 @@ struct CarrierMonitor: Sendable {
     ///
     /// - Parameters:
     ///   - own: Who carries its presses; nil: the kernel, or there are none.
-    ///   - isConnected: Presses arrive.
+    ///   - isExpected: Presses may arrive, though it may have to be connected before. What is pressed on a link that is made while
+    ///     the carrier hangs waits in it, too.
     ///   - isHolding: Something goes on that only the accessory can end.
     mutating func update(
-        _ id: AccessoryID, carrier own: PressCarrier?, isConnected: Bool, isHolding: Bool, at now: Instant
+        _ id: AccessoryID, carrier own: PressCarrier?, isExpected: Bool, isHolding: Bool, at now: Instant
     ) -> [Action] {
         var actions: [Action] = []
         for carrier in PressCarrier.allCases {
             var users = users[carrier] ?? Users()
-            let isOther = users.connected.change(id, carrier == own && isConnected)
+            let isOther = users.expected.change(id, carrier == own && isExpected)
             guard users.holding.change(id, carrier == own && isHolding) || isOther else { continue }
             self.users[carrier] = users
             actions += tell(carrier, .needed(users.need), at: now)
@@ -66,6 +67,12 @@ struct CarrierMonitor: Sendable {
         return watches[carrier] == nil ? [] : tell(carrier, .answered(failure != .timedOut), at: now)
     }
 
+    /// The machine has slept: what a carrier had to hand on before is told now, and is no press.
+    mutating func woke(at now: Instant) -> [Action] {
+        if seededFault("what-was-pressed-before-sleep-is-a-press") { return [] }
+        return PressCarrier.allCases.flatMap { watches[$0] == nil ? [] : tell($0, .woke, at: now) }
+    }
+
     /// The service has ended: it does not hang.
     mutating func forget(_ carrier: PressCarrier) { watches[carrier] = nil }
 
@@ -81,7 +88,7 @@ struct CarrierMonitor: Sendable {
             let users = users[carrier] ?? Users()
             return switch action {
             case .probe: .probe(carrier)
-            case .lost: .lost(carrier, holding: users.holding, connected: users.connected)
+            case .lost: .lost(carrier, holding: users.holding, expected: users.expected)
             case .back: .back(carrier)
             }
         }
