@@ -1,15 +1,19 @@
 // The packets of a burst in order, with the pauses and losses between them. Pure.
+import MonotonicTime
 import Vocabulary
 
 /// Puts the packets of a burst in order and fills its gaps.
 ///
-/// Packets that were asked for again come late: each waits until those after it are a while ahead. What is missing by then is lost, and
-/// becomes packets that ask for concealment; pauses, in which nothing was sent, likewise.
+/// Packets that were asked for again come late: those behind a gap wait until they are a while ahead of it. What is missing by then is
+/// lost, and becomes packets that ask for concealment; pauses, in which nothing was sent, likewise.
 struct BurstTimeline {
-    /// How far the newest packet may be ahead of the oldest that still waits, in samples: longer than a repair takes.
-    static let repairSamples = 4 * 48_000
-    /// The most packets that wait.
-    static let packetsMax = 1_024
+    /// How far the newest packet may be ahead of a gap that still waits, in samples. A packet is asked for until it is 10 s old, and the
+    /// answer may take 3 s more (docs/relay-protocol.md, section 17).
+    static let repairSamples = 13 * 48_000
+    /// The same for the beginning of the burst, before which nothing is known to be missing.
+    static let beginningSamples = 4 * 48_000
+    /// The most packets that wait: 14 s of 10 ms.
+    static let packetsMax = 1_400
     /// The longest gap that is kept as it was; a longer one becomes `gapInstead`.
     static let gapMax: Int64 = 10 * 48_000
     /// What a longer gap becomes.
@@ -26,8 +30,8 @@ struct BurstTimeline {
         var samples: Int
     }
 
-    /// How far the newest packet may be ahead of the oldest that waits, in samples.
-    let windowSamples: Int
+    /// Packets may come in another order than they were sent.
+    private let mayBeLate: Bool
     /// What waits, in the order of the sequence numbers.
     private var waiting: [ReceivedFrame] = []
     /// The last that was handed on.
@@ -40,7 +44,7 @@ struct BurstTimeline {
     private(set) var dropped = 0
 
     /// - Parameter isInOrder: The packets come in order, and nothing waits.
-    init(isInOrder: Bool = false) { windowSamples = isInOrder ? 0 : Self.repairSamples }
+    init(isInOrder: Bool = false) { mayBeLate = !isInOrder }
 
     /// A packet came.
     ///
@@ -52,14 +56,20 @@ struct BurstTimeline {
         }
         // From the end: nearly all come in order. RFC 1982 order, as RTP wraps.
         var place = waiting.count
-        while place > 0, packet.sequence.sequenceDistance(from: waiting[place - 1].sequence) < 0 { place -= 1 }
+        while !seededFault("a-late-packet-is-recorded-late"), place > 0,
+            packet.sequence.sequenceDistance(from: waiting[place - 1].sequence) < 0
+        { place -= 1 }
         waiting.insert(packet, at: place)
         var items: [Item] = []
-        while let first = waiting.first, let newest = waiting.last,
-            waiting.count > Self.packetsMax
-                || newest.timestamp.timestampDistance(from: first.timestamp) > windowSamples
-        { items += handOn() }
+        while let first = waiting.first, let newest = waiting.last, isDue(first, newest: newest) { items += handOn() }
         return items
+    }
+
+    private func isDue(_ first: ReceivedFrame, newest: ReceivedFrame) -> Bool {
+        if waiting.count > Self.packetsMax { return true }
+        if mayBeLate, last.map({ first.sequence.sequenceDistance(from: $0.sequence) == 1 }) == true { return true }
+        let window = !mayBeLate ? 0 : last == nil ? Self.beginningSamples : Self.repairSamples
+        return newest.timestamp.timestampDistance(from: first.timestamp) > window
     }
 
     /// Nothing more comes.
@@ -85,6 +95,7 @@ struct BurstTimeline {
             // A clock that goes back says nothing: the packets follow one another.
             owed = max(0, owed)
             if owed > Self.gapMax { owed = Self.gapInstead }
+            if seededFault("a-gap-is-not-recorded") { owed = 0 }
             let filler = OpusPacketLength.missing(after: last.payload)
             while owed >= Int64(filler.samples) {
                 guard fillersLeft > 0 else {

@@ -11,10 +11,6 @@ import Vocabulary
 /// It lives on the loop of those who speak and hear; files are written by a thread of its own, which sleeps while nobody talks. When
 /// the disk is slow the queue between the two fills and what does not fit is dropped, with one warning: speech is never disturbed.
 public actor Recorder {
-    /// Events that wait for the disk: 15 s of two voices in packets of 10 ms, 6 s of five; 4 MB at most.
-    public static let eventsMax = 3_000
-    /// Packets that are handed over together: half a second of 10 ms.
-    static let batchMax = 50
     /// How often what is too old is looked for while nobody speaks; it is looked for after each recording, too.
     private static let rotationPeriod = Duration.seconds(24 * 3_600)
     /// How long an end waits for the disk.
@@ -41,14 +37,10 @@ public actor Recorder {
     private let writer: Confined
     private let queued = Counter()
     private let logger: Logger
-    private var current: [Voice: UInt64] = [:]
-    private var lastBurst: UInt64 = 0
-    /// What is handed over together: the other thread need not wake up for each packet.
-    private var batch: [RecordingEvent] = []
-    private var hasWarned = false
+    private var queue = RecordingQueue()
     private var isClosed = false
     /// Events that were dropped because the disk did not follow.
-    public private(set) var dropped = 0
+    public var dropped: Int { queue.dropped }
 
     /// A recorder whose thread runs from now on; it makes the folder, and looks after what a crash has left there.
     ///
@@ -79,41 +71,27 @@ public actor Recorder {
 
     /// A burst begins; what went on of this voice has ended.
     public func began(_ voice: Voice, _ label: RecordingLabel) {
-        ended(voice)
-        lastBurst += 1
-        current[voice] = lastBurst
-        post(.began(burst: lastBurst, label, isInOrder: voice == .own))
+        carryOut { $0.began(voice, label, waiting: $1) }
     }
 
     /// A packet of it; in any order, and once more does no harm. Outside of a burst it is nothing.
     public func packet(_ voice: Voice, _ packet: ReceivedFrame) {
-        guard let burst = current[voice] else { return }
-        post(.packet(burst: burst, packet))
+        carryOut { $0.packet(voice, packet, waiting: $1) }
     }
 
     /// It has ended.
-    public func ended(_ voice: Voice) {
-        guard let burst = current.removeValue(forKey: voice) else { return }
-        post(.ended(burst: burst))
-    }
+    public func ended(_ voice: Voice) { carryOut { $0.ended(voice, waiting: $1) } }
 
     /// Nobody else is heard any more.
-    public func othersEnded() {
-        for voice in current.keys where voice != .own { ended(voice) }
-    }
+    public func othersEnded() { carryOut { $0.othersEnded(waiting: $1) } }
 
     /// It is not to be kept.
-    public func discarded(_ voice: Voice) {
-        guard let burst = current.removeValue(forKey: voice) else { return }
-        post(.discarded(burst: burst))
-    }
+    public func discarded(_ voice: Voice) { carryOut { $0.discarded(voice, waiting: $1) } }
 
     /// Ends what goes on and waits until it is on the disk, `closeLimit` at most.
     public func close() async {
         guard !isClosed else { return }
-        othersEnded()
-        ended(.own)
-        flush()
+        carryOut { $0.close(waiting: $1) }
         isClosed = true
         disk.execute { [writer] in writer.value.close() }
         // A thread that hangs in a disk is left to the end of the process.
@@ -124,27 +102,15 @@ public actor Recorder {
         }
     }
 
-    private func post(_ event: RecordingEvent) {
+    private func carryOut(_ body: (inout RecordingQueue, Int) -> RecordingQueue.Outcome) {
         guard !isClosed else { return }
-        let waiting = queued.count + batch.count
-        guard waiting < Self.eventsMax else {
-            dropped += 1
-            if !hasWarned { logger.warning("the disk is too slow: some recordings have gaps") }
-            hasWarned = true
-            return
-        }
-        if waiting == 0 { hasWarned = false }
-        batch.append(event)
-        if case .packet = event, batch.count < Self.batchMax { return }
-        flush()
-    }
-
-    private func flush() {
-        let events = batch
-        batch = []
-        queued.add(events.count)
+        let outcome = body(&queue, queued.count)
+        if outcome.warns { logger.warning("the disk is too slow: some recordings have gaps") }
+        let batch = outcome.batch
+        guard !batch.isEmpty else { return }
+        queued.add(batch.count)
         disk.execute { [writer, queued] in
-            for event in events {
+            for event in batch {
                 writer.value.handle(event)
                 queued.add(-1)
             }

@@ -4,7 +4,7 @@ import Files
 import Glibc
 
 /// A recording that is being written. Its name appears when it is whole; thrown away before, nothing is left of it.
-final class RecordingFile {
+final class RecordingFile: RecordingOutput {
     /// The numbers that are tried for recordings of the same second and talker.
     static let numbersMax = 1_000
 

@@ -5,12 +5,16 @@ import Glibc
 import MonotonicTime
 
 /// The folder of the recordings. Files that are none are never touched.
-struct RecordingFolder {
+struct RecordingFolder: RecordingStorage {
     let settings: RecordingSettings
 
     /// Makes the folder, for its user only, if it is not there.
     func make() throws(RecordingError) {
         try AtomicFile.makeDirectory(settings.folder, mode: 0o700)
+    }
+
+    func begin(_ label: RecordingLabel) throws(RecordingError) -> any RecordingOutput {
+        try RecordingFile(folder: settings.folder, label: label)
     }
 
     // MARK: After a crash

@@ -7,7 +7,7 @@ import MonotonicTime
 import Vocabulary
 
 /// What is to be recorded. Each burst has a number of its own, so that nothing of one gets into another when some of it is dropped.
-enum RecordingEvent: Sendable {
+enum RecordingEvent: Equatable, Sendable {
     /// `isInOrder`: its packets come in order.
     case began(burst: UInt64, RecordingLabel, isInOrder: Bool = false)
     case packet(burst: UInt64, ReceivedFrame)
@@ -23,12 +23,12 @@ final class RecordingWriter {
 
     private final class Burst {
         let number: UInt64
-        let file: RecordingFile
+        let file: any RecordingOutput
         let stream = OggOpusStream(serial: .random(in: .min ... .max))
         var timeline: BurstTimeline
         var hasSound = false
 
-        init(number: UInt64, file: RecordingFile, isInOrder: Bool) {
+        init(number: UInt64, file: any RecordingOutput, isInOrder: Bool) {
             timeline = BurstTimeline(isInOrder: isInOrder)
             self.number = number
             self.file = file
@@ -38,7 +38,8 @@ final class RecordingWriter {
     /// What the clocks show: the time of day in seconds since 1970, and the monotonic clock.
     typealias Clocks = () -> (now: Int, monotonic: Instant)
 
-    private let folder: RecordingFolder
+    private let folder: any RecordingStorage
+    private let byteCountMax: Int
     private let logger: Logger
     private let clocks: Clocks
     /// When the folder was looked through last.
@@ -49,16 +50,19 @@ final class RecordingWriter {
     /// Files that got their name.
     private(set) var recordings = 0
 
+    /// - Parameter storage: Where the files go; nil: the folder of the settings.
     init(
-        _ settings: RecordingSettings, logger: Logger, clocks: @escaping Clocks = { (Int(time(nil)), .now) }
+        _ settings: RecordingSettings, storage: (any RecordingStorage)? = nil, logger: Logger,
+        clocks: @escaping Clocks = { (Int(time(nil)), .now) }
     ) {
         self.clocks = clocks
-        folder = RecordingFolder(settings: settings)
+        folder = storage ?? RecordingFolder(settings: settings)
+        byteCountMax = settings.byteCountMax
         self.logger = logger
     }
 
     /// A burst that is longer is cut off. Less than all may be, by what its last pages take, or it would be removed itself.
-    private var burstBytesMax: Int { folder.settings.byteCountMax - min(folder.settings.byteCountMax / 2, 150_000) }
+    private var burstBytesMax: Int { byteCountMax - min(byteCountMax / 2, 150_000) }
 
     /// Makes the folder ready, so that what is wrong with it is told now and not with the first burst.
     func start() { attempt { () throws(RecordingError) in try prepare() } }
@@ -104,7 +108,7 @@ final class RecordingWriter {
         attempt { () throws(RecordingError) in
             // The folder may have come, or gone, since the last one.
             if hasFolder { try folder.make() } else { try prepare() }
-            let file = try RecordingFile(folder: folder.settings.folder, label: label)
+            let file = try folder.begin(label)
             let burst = Burst(number: number, file: file, isInOrder: isInOrder)
             try burst.file.write(
                 burst.stream.head(tags: [

@@ -96,7 +96,7 @@ import Vocabulary
             for packet in packets(2_000) { await recorder.packet(.other, packet) }
             await recorder.ended(.other)
         }
-        #expect(await recorder.dropped == 3 * 2_002 - Recorder.eventsMax)
+        #expect(await recorder.dropped == 3 * 2_002 - RecordingQueue.eventsMax)
         #expect(lines.warnings == 1)
         await recorder.close()
         #expect(lines.warnings == 2, "the end does not wait for ever")

@@ -80,9 +80,23 @@ import Vocabulary
         // After three seconds, as a repair may.
         let order = [0, 1] + Array(5..<300) + [2, 4, 3]
         #expect(written(order.map { packet($0) }) == (0..<300).map { UInt8(truncatingIfNeeded: $0) })
-        // After ten it is too late.
-        let late = [0, 1] + Array(3..<1_000) + [2]
+        // After ten, by a talker and a listener that were each cut off for a while.
+        let slow = [0, 1] + Array(3..<1_250) + [2]
+        #expect(written(slow.map { packet($0) })[0..<4] == [0, 1, 2, 3])
+        // After fourteen it is too late.
+        let late = [0, 1] + Array(3..<1_420) + [2]
         #expect(written(late.map { packet($0) })[0..<4] == [0, 1, nil, 3])
+    }
+
+    @Test func `only what is behind a gap waits, and the beginning`() {
+        var timeline = BurstTimeline()
+        let beginning = BurstTimeline.beginningSamples / 480
+        for number in 0...beginning { #expect(timeline.append(packet(number)).isEmpty) }
+        #expect(timeline.append(packet(beginning + 1)).count == beginning + 2)
+        #expect(timeline.append(packet(beginning + 2)).count == 1)
+        #expect(timeline.append(packet(beginning + 4)).isEmpty)
+        #expect(timeline.append(packet(beginning + 5)).isEmpty)
+        #expect(timeline.append(packet(beginning + 3)).count == 3)
     }
 
     @Test func `gaps keep their time unless they are absurd`() {
