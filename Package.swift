@@ -390,9 +390,9 @@ let package = Package(
             name: "FleetSimulator",
             dependencies: [
                 "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
-                "RelayClient",
+                "Recordings", "RelayClient",
                 "RelayServer", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "Vocabulary", "MonotonicTime",
-                "TestSupport",
+                "TestSupport", log,
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(
             name: "fleet", dependencies: ["FleetSimulator", arguments], path: "Tests/Fleet/Command",

@@ -135,6 +135,7 @@ struct PathStateMachine: Sendable {
         if state == .over { return [] }
         switch event {
         case .changed(let new, let elsewhere): return changed(to: new, elsewhere, at: now)
+        case .woke where seededFault("a-sleep-is-not-noticed"): return []
         case .woke(let new, let elsewhere):
             // Even the same address may have another mapping in the routers now.
             if new != nil, new == route { state = Self.offline }

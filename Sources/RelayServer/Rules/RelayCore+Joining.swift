@@ -94,6 +94,7 @@ extension RelayCore {
     mutating func greet(
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
+        if seededFault("an-early-join-is-a-member-at-once") { return self.join(join, id, memberID, at: now) }
         // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake. So does who
         // has so much to be told of others that it must not come twice.
         guard let number = try? admit(join, id, memberID), !join.isPushOnly, channels[number].hasRoom(for: memberID),

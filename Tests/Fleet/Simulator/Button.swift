@@ -4,7 +4,7 @@ import MonotonicTime
 
 @testable import Accessories
 
-/// One Bluetooth LE button.
+/// One Bluetooth button.
 final class Button {
     /// What a finger can hold.
     enum Key: Int, CaseIterable {
@@ -12,10 +12,11 @@ final class Button {
         case emergency
     }
 
-    /// The families that there are: one tells a value, the other one a mask.
+    /// The families that there are: one tells a value, one a mask, and one words over a serial port (RFCOMM).
     enum Family: String {
         case value = "ptt-z"
         case mask = "aina-v2"
+        case words = "aina-v1-spp"
     }
 
     let number: Int
@@ -43,7 +44,7 @@ final class Button {
 
     init(device: Int, number: Int, library: ProfileLibrary) {
         self.number = number
-        family = number == 0 ? .value : .mask
+        family = [.value, .mask, .words][number]
         let path = "/org/bluez/hci0/dev_00_11_22_33_4\(device)_0\(number)"
         guard let profile = library[family.rawValue], let id = DeviceIdentifier(path: path),
             let characteristic = CharacteristicIdentifier(path: "\(path)/service0010/char0010")
@@ -57,7 +58,8 @@ final class Button {
     /// As BlueZ knows it at first.
     var facts: DeviceFacts {
         DeviceFacts(
-            id: id, address: address, name: family == .value ? "PTT-Z" : "APTT12", services: Set(profile.services),
+            id: id, address: address, name: family == .value ? "PTT-Z" : "APTT12",
+            services: isStream ? ["1101"] : Set(profile.services),
             isPaired: false, isTrusted: false, isConnected: false, servicesResolved: false, battery: nil,
             characteristics: profile.inputs.prefix(1).compactMap { input in
                 guard let service = input.service, let uuid = input.characteristic else { return nil }
@@ -68,6 +70,9 @@ final class Button {
     var configuration: AccessoryConfiguration {
         AccessoryConfiguration(id: AccessoryID("button\(number)"), address: address, profileID: family.rawValue)
     }
+
+    /// It has a serial port. Its bytes come from the kernel, not from bluetoothd.
+    var isStream: Bool { family == .words }
 
     func isDown(_ key: Key) -> Bool { fingers[key, default: 0] > 0 }
 
@@ -90,6 +95,7 @@ final class Button {
         switch family {
         case .value: [UInt8(truncatingIfNeeded: max(2, value & 0xFF))]
         case .mask: [value % 2 == 0 ? 0x40 : 0xC0]
+        case .words: Array("+ERR=\(value)\r\n".utf8)
         }
     }
 
@@ -101,6 +107,7 @@ final class Button {
             if isRepetition { flips.toggle() } else { flips = false }
             let mask: UInt8 = (isDown(.talk) ? 1 : 0) | (isDown(.emergency) ? 2 : 0)
             return [mask | (flips && mask != 0 ? 0x80 : 0)]
+        case .words: return Array("+PTT=\(isDown(.talk) ? "P" : "R")".utf8)
         }
     }
 }

@@ -10,11 +10,18 @@ import RelayServer
 extension Device {
     var link: SimulatedLink? { process?.director.bridge?.link }
 
-    func receive(_ message: ServerMessage, on connection: Connection) { link?.receive(message, on: connection) }
+    func receive(_ message: ServerMessage, on connection: Connection) {
+        clock.whenAwake { [self] in link?.receive(message, on: connection) }
+    }
 
-    func receive(datagram: [UInt8], on connection: Connection) { link?.receive(datagram: datagram, on: connection) }
+    /// Nobody repeats a datagram.
+    func receive(datagram: [UInt8], on connection: Connection) {
+        if clock.asleepSince == nil { link?.receive(datagram: datagram, on: connection) }
+    }
 
-    func receive(answer bytes: [UInt8], on connection: Connection) { link?.receive(answer: bytes, on: connection) }
+    func receive(answer bytes: [UInt8], on connection: Connection) {
+        clock.whenAwake { [self] in link?.receive(answer: bytes, on: connection) }
+    }
 
     /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
     func isOverridden(_ request: FloorRequestID, by relay: SimulatedRelay) {
@@ -37,9 +44,11 @@ extension Device {
     func isClosed(_ connection: Connection, code: RelayCloseCode, _ text: String) {
         guard connection.question == nil else { return }
         // An attempt that the relay has not answered ends by its own time-out, whatever a successor's place is known from.
-        let wasMember = link?.connection === connection && link?.isReady == true
-        link?.isLost(connection, RelayLinkError(closedWith: code.rawValue, text))
-        if code == .goingDown, wasMember { isSentAway(by: connection.relay) }
+        clock.whenAwake { [self] in
+            let wasMember = link?.connection === connection && link?.isReady == true
+            link?.isLost(connection, RelayLinkError(closedWith: code.rawValue, text))
+            if code == .goingDown, wasMember { isSentAway(by: connection.relay) }
+        }
     }
 
     /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
@@ -58,14 +67,18 @@ extension Device {
     }
 
     /// Nothing has come for too long.
-    func isTimedOut(_ connection: Connection) { link?.isLost(connection, .lost("nothing came for too long")) }
+    func isTimedOut(_ connection: Connection) { loses(connection, "nothing came for too long") }
+
+    private func loses(_ connection: Connection, _ why: String) {
+        clock.whenAwake { [self] in link?.isLost(connection, .lost(why)) }
+    }
 
     /// The relay does not know it any more: it says so to whatever comes, at the latest to the next keep-alive.
     func isReset(_ connection: Connection) {
         connection.whenItPasses { [self] in
             let path = connection.path
             world.at(max(path.reliable(up: true), path.upBlocked)) { [self] in
-                world.at(path.reliable(up: false)) { [self] in link?.isLost(connection, .lost("stateless reset")) }
+                world.at(path.reliable(up: false)) { [self] in loses(connection, "stateless reset") }
             }
         }
     }
@@ -75,7 +88,20 @@ extension Device {
         let path = connection.path
         path.noteTrouble(for: .seconds(4))
         world.after(path.milliseconds(0...2_000)) { connection.relay.lose(connection) }
-        world.after(path.milliseconds(0...2_000)) { [self] in link?.isLost(connection, .lost("reset")) }
+        world.after(path.milliseconds(0...2_000)) { [self] in loses(connection, "reset") }
+    }
+
+    /// Somebody sends the recorded first packets again. Nobody has the key for the rest of the handshake.
+    func replay() {
+        for relay in fleet.relays {
+            guard let early = recorded[relay.place], early.ticketKey == relay.ticketKey, early.life != relay.generation
+            else { continue }
+            world.note(name, "its join at \(relay.place) is sent again")
+            relay.accept(device: number, pin: pin, by: path, early: early, isReplay: true) { [world] made in
+                made.question = { _ in }
+                world.after(NetworkPath.handshakeTimeout) { relay.lose(made) }
+            }
+        }
     }
 
     /// Looks after the idle time-outs of a connection that was made.

@@ -25,6 +25,7 @@ final class Device {
     let pin: PublicKeyPin
     /// Of its member's RTP clock.
     var timestampAtZero: UInt32 { 0x1234_5678 &* UInt32(number + 1) }
+    let clock: MachineClock
     let path: NetworkPath
     private(set) var network: MachineNetwork!
     let buttons: [Button]
@@ -37,6 +38,11 @@ final class Device {
     private(set) var processes: [Process] = []
     var connections: [Connection] = []
     let disk: SimulatedDisk
+    let recordings: SimulatedRecordings
+    /// With which key each relay made the newest ticket. pttd keeps them on the disk.
+    var tickets: [RelayPlace: Int] = [:]
+    /// The join that was sent to each relay last as early data, as somebody on the way has recorded it.
+    var recorded: [RelayPlace: EarlyJoin] = [:]
     /// What it keeps of the channel nearby.
     var memory = NearbyMemory()
     /// Its pttd ends in good order.
@@ -49,9 +55,7 @@ final class Device {
     private(set) var speakerBrokenUntil = Instant.zero
     /// Callers on the bus that hold the talk key.
     private var callers: [Int: Int] = [:]
-    private var calls = 0
-    private var sleeps = 0
-    private(set) var suspendedSince: Instant?
+    private(set) var rest: DeviceRest!
     private var lastUp = Instant.zero
     /// Until when nobody can know that a button has come up.
     private var excusedUntil = Instant.zero
@@ -63,9 +67,14 @@ final class Device {
         self.number = number
         name = "d\(number)"
         pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!
+        clock = MachineClock(fleet.world, number: number)
         path = NetworkPath(fleet.world, use: "path \(number)")
         disk = SimulatedDisk(fleet.world)
-        buttons = (0..<2).map { Button(device: number, number: $0, library: fleet.library) }
+        recordings = SimulatedRecordings(fleet.world, disk: disk, device: name)
+        disk.suffers = { [recordings] in recordings.hasTrouble() }
+        // A button that nobody touches only takes time.
+        let hasStream = fleet.schedule.actions.contains { $0.verb == .hold && $0.device == number && $0.n == 2 }
+        buttons = (0..<(hasStream ? 3 : 2)).map { Button(device: number, number: $0, library: fleet.library) }
         configured = (fleet.site == nil ? fleet.invitations : []).prefix(2).map { link in
             ChannelMembership(
                 uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil),
@@ -73,6 +82,7 @@ final class Device {
         }
         bluez = SimulatedBlueZ(device: self)
         network = MachineNetwork(device: self)
+        rest = DeviceRest(device: self)
         programs = (0..<2).map { ProgramOnBus(device: self, number: $0) }
         locals = (0..<2).map { LocalDevice(device: self, number: $0) }
         disk.kill = { [unowned self] in kill(for: .milliseconds(300)) }
@@ -88,8 +98,7 @@ final class Device {
         // Its machine may have had no power.
         fleet.site?.reconcile()
         made.start()
-        if calls > 0 { made.channel.handle(.callBegan(CallHold(holder: "telephone", description: "a call"))) }
-        if sleeps > 0 { made.channel.handle(.audioSessionInterrupted(reason: "sleep")) }
+        rest.daemonCame(made)
     }
 
     /// - Parameter losesPower: The whole machine goes, and says nothing.
@@ -97,6 +106,7 @@ final class Device {
         guard let killed = process else { return }
         world.note(name, losesPower ? "the machine has no power" : "pttd is killed")
         killed.kill()
+        recordings.hasTrouble()
         if killed.nearby?.host != nil { fleet.expectNextHost(after: self) }
         killed.nearby?.kill(saysGoodbye: !losesPower)
         if losesPower { fleet.site?.forgetAll(number) }
@@ -106,10 +116,15 @@ final class Device {
             button.hasLostRelease = false
             button.isLost()
         }
-        world.after(time) { [self] in if process == nil { start() } }
+        clock.after(time) { [self] in if process == nil { start() } }
     }
 
     // MARK: What people do
+
+    /// Something is held whose release the kernel tells.
+    var holdsWithoutBluetoothd: Bool {
+        locals.contains(where: \.isDown) || buttons.contains { $0.isStream && $0.isDown }
+    }
 
     var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }
 
@@ -127,7 +142,10 @@ final class Device {
         return max(max(lastUp, excusedUntil), process?.startedAt ?? .zero)
     }
 
-    private func excuse(until time: Instant) { excusedUntil = max(excusedUntil, time) }
+    func excuse(until time: Instant) { excusedUntil = max(excusedUntil, time) }
+
+    /// What a halted bluetoothd has to tell waits until it goes on.
+    private func excuseHang() { excuse(until: max(world.now, clock.worldTime(of: bluez.hungUntil))) }
 
     func hold(_ number: Int, _ key: Button.Key, for time: Duration) {
         let button = buttons[number]
@@ -142,7 +160,7 @@ final class Device {
         if !isPress { lastUp = world.now }
         let isTold = bluez.notify(button, button.value(isRepetition: false))
         if isTold { button.hasLostRelease = false } else if !isPress { lostRelease(button) }
-        excuse(until: bluez.hungUntil)
+        excuseHang()
     }
 
     /// Nobody tells that it came up. While it is connected, only its next value does.
@@ -153,7 +171,7 @@ final class Device {
 
     /// The link of a button is gone, as BlueZ tells.
     func linkIsGone(_ button: Button) {
-        if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
+        if button.hasLostRelease { excuseHang() }
         button.hasLostRelease = false
         button.isLost()
     }
@@ -163,11 +181,12 @@ final class Device {
         // A family that repeats nothing does not begin with what was held before.
         let isFromBefore = button.isHeldThroughLoss || button.edge.map { $0 < process?.startedAt ?? .zero } ?? false
         // And one that repeats does so within the time after which its silence means that it is up.
-        let isLate = world.now > button.toldAt + PressDoubt.silence
+        // By the clock of the machine, which may be faster.
+        let isLate = world.now > button.toldAt + PressDoubt.silence - .milliseconds(5)
         let isOdd = button.isDown && (isLate || button.family == .value && isFromBefore)
         if !isOdd { button.toldAt = world.now }
         if !isOdd, bluez.notify(button, button.value(isRepetition: true)) {
-            if button.hasLostRelease { excuse(until: max(world.now, bluez.hungUntil)) }
+            if button.hasLostRelease { excuseHang() }
             button.hasLostRelease = false
         }
         world.after(.milliseconds(200)) { [self] in beat(button, until: end) }
@@ -179,47 +198,50 @@ final class Device {
         let holder = TalkKey.Holder.caller(":1.\(caller)")
         process?.director.bridge?.press(holder) { _ in }
         world.note(name, "caller \(caller) presses")
-        world.after(time) { [self] in
+        clock.after(time) { [self] in
             callers[caller, default: 0] -= 1
             lastUp = world.now
             world.note(name, "caller \(caller) \(letsGo ? "lets go" : "is gone")")
             // Either comes over the bus.
-            world.after(.milliseconds(2)) { [self] in process?.director.bridge?.release(holder) }
+            clock.after(.milliseconds(2)) { [self] in process?.director.bridge?.release(holder) }
         }
     }
 
     // MARK: What happens to it
 
     func carryOut(_ action: ScheduledAction) {
+        // Nobody uses a machine that sleeps, and nothing happens on it.
+        if clock.asleepSince != nil, action.verb.isOnMachine { return }
         let time = action.duration
         let n = action.n % 2
+        let button = buttons[min(max(0, action.n), buttons.count - 1)]
         switch action.verb {
-        case .hold: hold(n, .talk, for: time)
+        case .hold: hold(button.number, .talk, for: time)
         case .emergency: hold(1, .emergency, for: time)
         case .key: locals[n].hold(for: time)
         case .pull: locals[n].pull(for: time)
         case .mute: buttons[n].mutedUntil = max(buttons[n].mutedUntil, world.now + time)
         case .beat: beat(buttons[n], until: world.now + time)
         // While it is held, a value that means nothing may count as its end.
-        case .noise: if !buttons[n].isDown { bluez.notify(buttons[n], buttons[n].noise(action.value)) }
+        case .noise: if !button.isDown { bluez.notify(button, button.noise(action.value)) }
         case .away:
             excuse(until: world.now + .milliseconds(action.value))
-            bluez.lose(buttons[n], for: time, noticedAfter: .milliseconds(action.value))
+            bluez.lose(button, for: time, noticedAfter: .milliseconds(action.value))
         case .bluetoothd: bluez.stop(for: time)
         case .hang:
             bluez.hang(for: time)
-            excuse(until: bluez.hungUntil)
+            excuseHang()
         case .adapter: bluez.switchOff(for: time)
         case .talk: talk(n, for: time, letsGo: true)
         case .vanish: talk(n, for: time, letsGo: false)
         case .kill: kill(for: time)
-        case .sleep: sleep(for: time)
-        case .call: call(for: time)
+        case .sleep: rest.sleep(for: time, isTold: action.value == 0)
+        case .call: rest.call(for: time)
         case .microphone: microphoneBrokenUntil = max(microphoneBrokenUntil, world.now + time)
         case .speaker: speakerBrokenUntil = max(speakerBrokenUntil, world.now + time)
         case .clock:
             setHours(isOpen: false)
-            world.after(time) { [self] in setHours(isOpen: true) }
+            clock.after(time) { [self] in setHours(isOpen: true) }
         case .loss: for path in paths { path.lose(min(90, action.value), for: time) }
         case .jitter: for path in paths { path.delay(.milliseconds(action.value), for: time) }
         case .doubles: for path in paths { path.double(min(100, action.value), for: time) }
@@ -229,6 +251,7 @@ final class Device {
             guard let site = fleet.site else { return path.block(up: true, down: true, for: time) }
             site.cut(number, for: time)
         case .move: network.move(action.value % 5, for: time)
+        case .replay: replay()
         case .reset: if let connection = connections.last { reset(connection) }
         case .garbage: process?.director.bridge?.link.receiveGarbage([0x80, 0x78] + Array(repeating: 7, count: 60))
         case .channel: process?.director.step(.change(n == 0 ? .up : .down, isPress: true))
@@ -240,39 +263,6 @@ final class Device {
         case .part: part(for: time)
         case .relaykill, .relayhalt, .drain, .renew, .rules, .split, .stranger: break
         }
-    }
-
-    private func sleep(for time: Duration) {
-        sleeps += 1
-        if sleeps == 1 {
-            noteSuspension()
-            process?.accessories.handle(.releaseAll(.suspended))
-            process?.channel.handle(.audioSessionInterrupted(reason: "the machine is going to sleep"))
-        }
-        world.after(time) { [self] in
-            sleeps -= 1
-            noteSuspension()
-            guard sleeps == 0 else { return }
-            process?.channel.handle(.audioSessionInterruptionEnded)
-            network.woke()
-        }
-    }
-
-    private func call(for time: Duration) {
-        calls += 1
-        if calls == 1 {
-            noteSuspension()
-            process?.channel.handle(.callBegan(CallHold(holder: "telephone", description: "a call")))
-        }
-        world.after(time) { [self] in
-            calls -= 1
-            noteSuspension()
-            if calls == 0 { process?.channel.handle(.callEnded(holder: "telephone")) }
-        }
-    }
-
-    private func noteSuspension() {
-        suspendedSince = calls + sleeps > 0 ? suspendedSince ?? world.now : nil
     }
 
     func setHours(isOpen: Bool) {
@@ -288,14 +278,14 @@ final class Device {
                 ChannelJoin(
                     caller: ":1.9", uuid: link.channel.uuid, descriptor: PTChannelDescriptor(name: "", image: nil),
                     link: link)))
-        world.after(time) { [self] in process?.director.step(.leave(link.channel.uuid, caller: ":1.9")) }
+        clock.after(time) { [self] in process?.director.step(.leave(link.channel.uuid, caller: ":1.9")) }
     }
 
     /// The disk has a trouble while a channel is joined (early), or changed and left.
     private func useDisk(_ trouble: SimulatedDisk.Trouble, isEarly: Bool, for time: Duration) {
         if isEarly { disk.suffer(trouble, for: time) }
         visit(for: .milliseconds(200) + time / 2)
-        world.after(.milliseconds(100)) { [self] in
+        clock.after(.milliseconds(100)) { [self] in
             if !isEarly { disk.suffer(trouble, for: time) }
             guard let process, let channel = process.channel.machine.channel,
                 channel.uuid == fleet.invitations[2].channel.uuid

@@ -145,6 +145,7 @@ public final class Fleet {
         recover()
         prove()
         partCompany()
+        lookAtRecordings()
         if site != nil { end() }
     }
 
@@ -202,6 +203,8 @@ public final class Fleet {
         // What is still being heard is heard to its end.
         world.run(until: world.now + .seconds(2))
         for device in devices { if let what = device.notReady { world.fail("L", "not at rest: \(what)") } }
+        // Who was cut off in its last words has the floor until the relay has heard nothing for so long.
+        if !relay.watch.isIdle { world.run(until: world.now + FloorControlStateMachine.Timers().mediaTimeout) }
         if !relay.watch.isIdle { world.fail("I2", "somebody has the floor, and nobody talks") }
     }
 
@@ -235,6 +238,16 @@ public final class Fleet {
 }
 
 extension Fleet {
+    /// What was said and heard while nothing was wrong with pttd and its disk is kept.
+    private func lookAtRecordings() {
+        world.run(until: world.now + .seconds(2))
+        for device in devices {
+            if let what = device.recordings.missing(ended: world.now - .seconds(2)) {
+                world.fail("L", "\(device.name): \(what)")
+            }
+        }
+    }
+
     /// One leaves the channel in the healthy fleet: the others are told.
     private func partCompany() {
         guard world.violation == nil, let leaver = devices.last else { return }

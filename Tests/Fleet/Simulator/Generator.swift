@@ -127,7 +127,7 @@ extension Schedule {
         func value(_ range: ClosedRange<Int>) { action.value = Int.random(in: range, using: &random) }
         switch verb {
         case .hold:
-            action.n = random.chance(70) ? 0 : 1
+            action.n = random.chance(10) ? 2 : random.chance(70) ? 0 : 1
             time(random.chance(15) ? 20...150 : 200...5_000)
             // Longer than the talk-time limit, now and then.
             if random.chance(4) { time(12_000...16_000) }
@@ -150,7 +150,7 @@ extension Schedule {
             action.n = Int.random(in: 0...1, using: &random)
             value(2...255)
         case .away:
-            action.n = Int.random(in: 0...1, using: &random)
+            action.n = Int.random(in: 0...2, using: &random)
             time(100...6_000)
             value(0...4_000)
         case .bluetoothd, .adapter: time(200...4_000)
@@ -165,7 +165,11 @@ extension Schedule {
             value(1...((1 << devices) - 2))
             time(random.chance(70) ? 2_000...15_000 : 100...3_000)
         case .stranger: time(5_000...15_000)
-        case .sleep, .call: time(100...5_000)
+        case .sleep:
+            value(0...1)
+            // Longer than a relay waits for a member, now and then.
+            time(random.chance(15) ? 40_000...70_000 : 100...8_000)
+        case .call: time(100...5_000)
         case .microphone, .speaker: time(50...4_000)
         case .clock: time(200...5_000)
         case .loss:
@@ -178,7 +182,7 @@ extension Schedule {
             value(10...100)
             time(500...8_000)
         case .deaf, .dumb, .cut: time(random.chance(80) ? 100...5_000 : 5_000...12_000)
-        case .reset, .garbage: break
+        case .reset, .garbage, .replay: break
         case .move:
             value(0...5)
             if action.value == 5 { action.value = 4 }

@@ -13,6 +13,7 @@ final class LocalDevice {
 
     private unowned let device: Device
     private var world: World { device.world }
+    private var clock: MachineClock { device.clock }
     private let facts: LocalDeviceFacts
     private var isPort: Bool { facts.isSerialPort }
     private var keys = KeyStateMachine()
@@ -23,6 +24,8 @@ final class LocalDevice {
     private let isUsed: Bool
     /// pttd has been told that it is down, and can be told when it comes up.
     private(set) var isDown = false
+    /// It is held since before the machine slept: for the kernel it is up.
+    private var isSpent = false
 
     init(device: Device, number: Int) {
         self.device = device
@@ -36,7 +39,9 @@ final class LocalDevice {
             isSerialPort: number == 1)
     }
 
-    private func tell(_ report: LocalDeviceReport) { device.process?.accessories.handle(.local(report)) }
+    private func tell(_ report: LocalDeviceReport) {
+        clock.whenAwake { [self] in device.process?.accessories.handle(.local(report)) }
+    }
 
     private func wentUp() {
         guard isDown else { return }
@@ -56,14 +61,15 @@ final class LocalDevice {
     }
 
     private func touch(_ isPress: Bool) {
-        guard isPlugged else { return }
+        guard isPlugged, clock.asleepSince == nil else { return }
         world.note(device.name, "finger \(isPress ? "holds" : "leaves") the \(facts.name)")
         if isPress {
+            isSpent = false
             isDown = device.process != nil
             device.process?.heard(world.now)
         }
         if isPort {
-            tell(.bytes(facts.id, Array((isPress ? "+PTT=P\r\n" : "+PTT=R\r\n").utf8), at: world.now))
+            tell(.bytes(facts.id, Array((isPress ? "+PTT=P\r\n" : "+PTT=R\r\n").utf8), at: clock.now))
         } else {
             key(isPress ? 1 : 0)
             if isPress { repeatKey() }
@@ -71,7 +77,7 @@ final class LocalDevice {
         if !isPress { wentUp() }
     }
 
-    private func key(_ value: Int32) { tell(keys.handle(.key(code: Self.code, value: value), at: world.now)) }
+    private func key(_ value: Int32) { tell(keys.handle(.key(code: Self.code, value: value), at: clock.now)) }
 
     private func tell(_ edges: [KeyEdge]) {
         for edge in edges { tell(.key(facts.id, code: edge.code, isDown: edge.isDown, at: edge.time)) }
@@ -80,7 +86,7 @@ final class LocalDevice {
     private func repeatKey() {
         world.after(Self.repeatInterval) { [self] in
             guard fingers > 0 else { return }
-            if isPlugged { key(2) }
+            if isPlugged, !isSpent { key(2) }
             repeatKey()
         }
     }
@@ -92,7 +98,7 @@ final class LocalDevice {
         pulls += 1
         if pulls == 1 {
             world.note(device.name, "the \(facts.name) is pulled")
-            tell(keys.handle(.removed, at: world.now))
+            tell(keys.handle(.removed, at: clock.now))
             tell(.removed(facts.id))
             wentUp()
         }
@@ -103,6 +109,13 @@ final class LocalDevice {
             keys = KeyStateMachine()
             tell(.added(facts))
         }
+    }
+
+    /// The kernel releases all keys of a machine that falls asleep (`input_dev_suspend`). A serial port tells nothing more.
+    func fellAsleep() {
+        if isDown, !isPort { key(0) }
+        isSpent = fingers > 0
+        wentUp()
     }
 
     /// pttd opens it; a key that is held by then counts as up.

@@ -38,7 +38,9 @@ final class MachineNetwork {
     func carries(_ used: NetworkRoute?) -> Bool { !isBlack && route != nil && route == used }
 
     /// Whether it has been the same for a while at that time, and since.
-    func isSettled(at time: Instant) -> Bool { changedAt + .seconds(1) < time && !isBlack && route != nil }
+    func isSettled(at time: Instant) -> Bool {
+        changedAt + .seconds(1) < time && !isBlack && route != nil && device.clock.asleepSince == nil
+    }
 
     // MARK: Trouble
 
@@ -69,12 +71,29 @@ final class MachineNetwork {
         tell(.changed, isAtOnce: isAtOnce)
     }
 
+    /// The machine falls asleep: nothing passes.
+    func fellAsleep() {
+        // Nothing is expected of a machine that sleeps.
+        changes += 1
+        changedAt = world.now
+        if let connection = device.link?.connection { stall(connection) }
+    }
+
+    /// The machine wakes up: packets pass where it is still on the same network.
+    func wakesUp() {
+        changedAt = world.now
+        guard let connection = device.link?.connection, connection.isStalled, carries(connection.route) else { return }
+        connection.goOn()
+    }
+
     /// The machine slept: what routers knew of the connection may be over.
     func woke() { tell(.woke, isAtOnce: !isBlack && route != nil) }
 
     private func tell(_ news: NetworkChanges.News, isAtOnce: Bool) {
         changes += 1
         changedAt = world.now
+        // Who sleeps is told when it wakes up.
+        guard device.clock.asleepSince == nil else { return }
         let (link, connection) = (device.link, device.link?.connection)
         link?.networkHas(news)
         guard route != nil, !isBlack, let link else { return }
@@ -86,10 +105,11 @@ final class MachineNetwork {
         guard !connection.isStalled else { return }
         connection.isStalled = true
         let since = connection.stalls
-        world.after(NetworkPath.idleTimeout) { [self] in
-            guard connection.isStalled, connection.stalls == since else { return }
-            connection.relay.lose(connection)
-            device.isTimedOut(connection)
+        world.after(NetworkPath.idleTimeout) {
+            if connection.isStalled, connection.stalls == since { connection.relay.lose(connection) }
+        }
+        device.clock.after(NetworkPath.idleTimeout) { [self] in
+            if connection.isStalled, connection.stalls == since { device.isTimedOut(connection) }
         }
     }
 
@@ -124,8 +144,9 @@ final class LinkPath {
     private unowned let link: SimulatedLink
     private let device: Device
     private var world: World { device.world }
+    private var clock: MachineClock { device.clock }
     private var machine: PathStateMachine
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.handle(.deadline) }
     private var moves = 0
     /// The attempt, or the connection, is over.
     var isOver = false
@@ -145,7 +166,7 @@ final class LinkPath {
     private func handle(_ event: PathStateMachine.Event) {
         guard !isOver, link.isAlive else { return }
         device.fleet.coverage.record("path", state: event)
-        for action in machine.handle(event, at: world.now) where !isOver {
+        for action in machine.handle(event, at: clock.now) where !isOver {
             switch action {
             case .move, .moveTo: move()
             case .reconnect: link.gaveUp("no answer on the new network path")
@@ -153,16 +174,7 @@ final class LinkPath {
             case .noteOffline, .noteMoved: break
             }
         }
-        arm()
-    }
-
-    private func arm() {
-        guard !isOver, let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        world.at(due) { [self] in
-            wake = nil
-            handle(.deadline)
-        }
+        alarm.set(isOver ? nil : machine.nextDeadline)
     }
 
     private func move() {
@@ -184,13 +196,15 @@ final class LinkPath {
                 connection.goOn()
                 guard connection.isOpenAtRelay else { return device.isReset(connection) }
                 world.at(path.reliable(up: false)) { [self] in
-                    guard number == moves, !isAnswered, device.network.carries(route) else { return }
-                    isAnswered = true
-                    handle(.validated)
+                    clock.whenAwake { [self] in
+                        guard number == moves, !isAnswered, device.network.carries(route) else { return }
+                        isAnswered = true
+                        handle(.validated)
+                    }
                 }
             }
         }
-        world.after(Self.validationTime) { [self] in
+        clock.after(Self.validationTime) { [self] in
             guard number == moves, !isAnswered else { return }
             isAnswered = true
             handle(.failed)

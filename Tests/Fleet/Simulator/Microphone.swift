@@ -8,7 +8,9 @@ import Vocabulary
 
 /// Which samples a frame carries: what a packet's payload says instead of sound.
 struct Speech: Hashable, Sendable {
-    static let byteCount = 12
+    static let byteCount = 13
+    /// The first byte of an Opus packet of one frame of 40 ms (RFC 6716, section 3.1).
+    private static let contents: UInt8 = 2 << 3
     /// Samples of a whole frame: 40 ms, longer than in life, for there are fewer to simulate.
     static let frameSamples = 1_920
 
@@ -20,7 +22,7 @@ struct Speech: Hashable, Sendable {
     var count: UInt16
 
     var bytes: [UInt8] {
-        var bytes = [device, life]
+        var bytes = [Self.contents, device, life]
         for shift in [24, 16, 8, 0] { bytes.append(UInt8(truncatingIfNeeded: burst >> UInt32(shift))) }
         for shift in [24, 16, 8, 0] { bytes.append(UInt8(truncatingIfNeeded: position >> UInt32(shift))) }
         return bytes + [UInt8(truncatingIfNeeded: count >> 8), UInt8(truncatingIfNeeded: count)]
@@ -31,12 +33,12 @@ struct Speech: Hashable, Sendable {
     }
 
     init?(_ bytes: [UInt8]) {
-        guard bytes.count == Self.byteCount else { return nil }
-        device = bytes[0]
-        life = bytes[1]
-        burst = bytes[2..<6].reduce(0) { $0 << 8 | UInt32($1) }
-        position = bytes[6..<10].reduce(0) { $0 << 8 | UInt32($1) }
-        count = UInt16(bytes[10]) << 8 | UInt16(bytes[11])
+        guard bytes.count == Self.byteCount, bytes[0] == Self.contents else { return nil }
+        device = bytes[1]
+        life = bytes[2]
+        burst = bytes[3..<7].reduce(0) { $0 << 8 | UInt32($1) }
+        position = bytes[7..<11].reduce(0) { $0 << 8 | UInt32($1) }
+        count = UInt16(bytes[11]) << 8 | UInt16(bytes[12])
     }
 }
 
@@ -55,6 +57,7 @@ final class Microphone {
 
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     private(set) var rules = CaptureStateMachine()
     private var numbers: UInt32 = 0
     /// The burst whose output counts, and the one that was cut last.
@@ -96,17 +99,17 @@ final class Microphone {
         tailEnd = nil
         let goesOn = rules.isRunning && start == .atOnce
         if rules.isRunning { finish() }
-        let result = rules.start(burst: numbers, at: world.now, goesOn: goesOn)
+        let result = rules.start(burst: numbers, at: clock.now, goesOn: goesOn)
         framed = 0
         isWaitingForGoAhead = start == .afterGoAhead
-        goAheadAt = isWaitingForGoAhead ? world.now + .milliseconds(120) : nil
+        goAheadAt = isWaitingForGoAhead ? clock.now + .milliseconds(120) : nil
         switch result {
         case .goOn:
             if rules.firstSampleAt != nil { put(.began(rules.burst)) }
         case .openAndRun, .run:
             turn += 1
             let delay: Duration = result == .run ? .milliseconds(4) : .milliseconds(40)
-            lastRead = world.now + delay
+            lastRead = clock.now + delay
             read(after: delay + Self.period, turn)
         }
     }
@@ -115,7 +118,7 @@ final class Microphone {
         switch stop {
         case .afterTail:
             guard rules.isRunning else { return }
-            let end = world.now + Self.tail
+            let end = clock.now + Self.tail
             tailEnd = end
             guard rules.stop(end: end) else { return }
             // What was said before the go-ahead is nobody's.
@@ -145,11 +148,11 @@ final class Microphone {
     // MARK: The device
 
     private func read(after time: Duration, _ turn: UInt64) {
-        world.after(time) { [self] in
+        clock.after(time) { [self] in
             guard turn == self.turn, process.isAlive, rules.isRunning else { return }
             guard !isBroken else { return fail() }
             let first = lastRead
-            lastRead = world.now
+            lastRead = clock.now
             take(from: first)
             if rules.isRunning { read(after: Self.period, turn) }
         }
@@ -158,7 +161,7 @@ final class Microphone {
     private func take(from first: Instant) {
         var first = first
         if let goAheadAt {
-            guard goAheadAt <= world.now else { return }
+            guard goAheadAt <= clock.now else { return }
             first = max(first, goAheadAt)
             goAhead()
         }
@@ -166,7 +169,7 @@ final class Microphone {
             rules.began(at: first)
             put(.began(rules.burst))
         }
-        _ = rules.take(Int(CaptureStateMachine.samples(world.now - first)))
+        _ = rules.take(Int(CaptureStateMachine.samples(clock.now - first)))
         let last = (rules.firstSampleAt ?? first) + CaptureStateMachine.duration(rules.position)
         if let tailEnd, last > tailEnd + .milliseconds(1) {
             world.fail("I1", "\(process.name) records \(last - tailEnd) beyond the end of the tail")
@@ -185,7 +188,7 @@ final class Microphone {
             position: UInt32(framed), count: UInt16(count))
         let frame = OutgoingFrame(
             payload: speech.bytes, samples: UInt32(Speech.frameSamples),
-            capturedAt: (rules.firstSampleAt ?? world.now) + CaptureStateMachine.duration(framed),
+            capturedAt: (rules.firstSampleAt ?? clock.now) + CaptureStateMachine.duration(framed),
             position: UInt32(framed), burst: burst, isFirst: framed == 0)
         framed += Int64(count)
         put(.frame(frame, speech))

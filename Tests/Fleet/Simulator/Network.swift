@@ -97,6 +97,15 @@ final class NetworkPath {
     func milliseconds(_ range: ClosedRange<Int>) -> Duration { .milliseconds(Int.random(in: range, using: &random)) }
 }
 
+/// A join that goes with the first packet of a connection (0-RTT).
+struct EarlyJoin {
+    var message: ClientMessage
+    /// The relay's key that the ticket was made with.
+    var ticketKey: Int
+    /// Which life of the relay it was sent to: that one knows it, and takes it once.
+    var life: Int
+}
+
 /// One QUIC connection, as both ends see it.
 final class Connection {
     let id: ConnectionID
@@ -106,6 +115,10 @@ final class Connection {
     let generation: Int
     /// The way between them.
     let path: NetworkPath
+    /// Nobody is at its other end: its first packets were recorded.
+    var isReplay = false
+    /// The relay has taken the join that came with the first packet.
+    var takesEarlyData = false
     /// Takes what the relay says, where no link does: the connection of a question.
     var question: ((ServerMessage) -> Void)?
     /// The machine's route that its socket uses.

@@ -18,6 +18,7 @@ final class Process {
     private(set) var accessories: ProcessAccessories!
     private(set) var channel: ProcessChannel!
     private(set) var director: ProcessDirector!
+    private(set) var recorder: ProcessRecorder!
     /// Where there is a channel nearby.
     private(set) var nearby: ProcessNearby?
     /// The presses that this pttd was told of since its last transmission began, and those that transmissions were begun for.
@@ -41,6 +42,7 @@ final class Process {
         self.life = life
         startedAt = device.world.now
         ledger = Ledger(process: self)
+        recorder = ProcessRecorder(process: self)
         channel = ProcessChannel(process: self)
         director = ProcessDirector(process: self, channel: channel)
         accessories = ProcessAccessories(process: self)
@@ -65,7 +67,7 @@ final class Process {
 
     /// The next turn of the loop.
     func later(_ work: @escaping () -> Void) {
-        world.after(.zero) { [self] in if isAlive { work() } }
+        device.clock.after(.zero) { [self] in if isAlive { work() } }
     }
 
     /// It is told of a press that was made then; by what it reads over a new link, perhaps long afterwards.
@@ -81,13 +83,15 @@ final class Process {
     func began(_ source: PTChannelTransmitRequestSource) {
         begins += 1
         let newest = freshEdges.max()
+        let isStillDown = device.buttons.contains { button in
+            button.isDown && button.edge.map(freshEdges.contains) == true
+        }
         usedEdges.formUnion(freshEdges)
         freshEdges = []
         // What waited for the floor, and an emergency that insists for as long as anything is held, begin later than their press.
         if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
         if director.bridge?.machine.emergencyRetry != nil { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
-        let isStillDown = device.buttons.contains { $0.isDown && $0.edge == newest }
         if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {
             world.fail("I1", "\(name) begins to transmit for an old press")
         }
@@ -95,27 +99,30 @@ final class Process {
 
     /// What must hold after every step.
     func check() {
-        let machine = channel.machine
-        let now = world.now
+        // While the machine sleeps it does nothing that could be wrong.
+        guard device.clock.asleepSince == nil else { return }
+        let (now, shown) = (world.now, device.clock.now)
         let microphone = channel.microphone
-        if microphone.isRunning || machine.waiting != nil {
+        if microphone.isRunning || channel.machine.waiting != nil {
             if let since = device.releasedSince, now > since + Device.releaseGrace {
                 let what = microphone.isRunning ? "records" : "waits for the floor"
                 world.fail("I1", "\(name) \(what), and nobody has held anything for \(now - since)")
             }
         }
-        if let wrong = talker.check(self, at: now) { world.fail(wrong.invariant, "\(name): \(wrong.text)") }
-        if microphone.isRunning, let since = device.suspendedSince, now > since + .milliseconds(5) {
+        if let wrong = talker.check(self, at: shown) { world.fail(wrong.invariant, "\(name): \(wrong.text)") }
+        if microphone.isRunning, let since = device.rest.isTakenSince, now > since + .milliseconds(5) {
             world.fail("I1", "\(name) records while something else has the audio")
         }
-        if let transmission = machine.transmission, now > transmission.begunAt + Fleet.talkTimeLimit + .milliseconds(5)
+        if let begunAt = channel.machine.transmission?.begunAt, shown > begunAt + Fleet.talkTimeLimit + .milliseconds(5)
         {
-            world.fail("I2", "\(name) transmits for \(now - transmission.begunAt)")
+            world.fail("I2", "\(name) transmits for \(shown - begunAt)")
         }
         if let bridge = director.bridge {
-            if let wrong = bridge.link.resumption.check(at: now) { world.fail("I2", "\(name): \(wrong)") }
+            if let wrong = bridge.link.resumption.check(at: shown) { world.fail("I2", "\(name): \(wrong)") }
             if bridge.link.openBursts.count > 6 { world.fail("I8", "\(name): \(bridge.link.openBursts.count) bursts") }
-            if bridge.machine.speakers.count > max(1, bridge.machine.talkersAllowed) {
+            // Who slept through the ends of bursts takes them for going on, until nothing has come of them for a while.
+            let mayHearMore = now < device.clock.wokeAt + .seconds(5)
+            if bridge.machine.speakers.count > max(1, bridge.machine.talkersAllowed), !mayHearMore {
                 world.fail("I8", "\(name) hears \(bridge.machine.speakers.count) at once")
             }
         }

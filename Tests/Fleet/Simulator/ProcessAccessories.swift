@@ -6,10 +6,11 @@ import MonotonicTime
 final class ProcessAccessories {
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     private(set) var machine: AccessoriesStateMachine
     private var pending: [AccessoriesStateMachine.Action] = []
     private var isCarryingOut = false
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.handle(.deadline) }
     /// I3: begins and ends alternate.
     private(set) var isTransmitting = false
     /// Talk controls that went down since the last fresh start, and have not come up.
@@ -31,7 +32,7 @@ final class ProcessAccessories {
         case .releaseAll: holding = []
         default: break
         }
-        let actions = machine.handle(event, at: world.now)
+        let actions = machine.handle(event, at: clock.now)
         record(event)
         // An intent comes before the edge that led to it.
         for case .event(.control(let source, let isDown, _)) in actions where source.control == .ptt {
@@ -47,11 +48,12 @@ final class ProcessAccessories {
         }
         pending.removeAll(keepingCapacity: true)
         isCarryingOut = false
-        arm()
+        alarm.set(machine.nextDeadline)
     }
 
     private func record(_ event: AccessoriesStateMachine.Event) {
         let coverage = process.device.fleet.coverage
+        guard coverage.isOn else { return }
         let state = machine.isHeld ? "held" : "idle"
         if case .bluetooth(let report) = event {
             coverage.record("accessories", state: state, event: report)
@@ -66,6 +68,7 @@ final class ProcessAccessories {
     private func carryOut(_ action: AccessoriesStateMachine.Action) {
         switch action {
         case .command(let command):
+            if case .probe = command {} else { world.note(process.name, "asks for \(Coverage.name(command))") }
             process.device.bluez.perform(command) { [self] failure in handle(.completed(command, failure)) }
         case .event(let event): told(event)
         case .ignored, .note: break
@@ -91,15 +94,6 @@ final class ProcessAccessories {
             }
             process.director.accessoryWants(intent)
         case .control, .action, .emergency, .changed, .removed: break
-        }
-    }
-
-    private func arm() {
-        guard let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        world.at(due) { [self] in
-            wake = nil
-            handle(.deadline)
         }
     }
 

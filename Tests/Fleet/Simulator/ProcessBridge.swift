@@ -14,13 +14,14 @@ final class ProcessBridge {
 
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     let uuid: ChannelUUID
     private let channel: ProcessChannel
     let link: SimulatedLink
     private(set) var machine = BridgeStateMachine(hasLink: true)
     private var queue: [BridgeStateMachine.Event] = []
     private var isHandling = false
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.handle(.deadlineReached) }
     private var begins: [TalkKey.Holder: Answer] = [:]
     private var isClosed = false
 
@@ -101,10 +102,10 @@ final class ProcessBridge {
         while !queue.isEmpty {
             let event = queue.removeFirst()
             if event.isRecorded { process.device.fleet.coverage.record("bridge", state: stateName, event: event) }
-            for action in machine.handle(event, at: world.now) { perform(action) }
+            for action in machine.handle(event, at: clock.now) { perform(action) }
         }
         isHandling = false
-        arm()
+        alarm.set(machine.nextDeadline)
     }
 
     private var stateName: String {
@@ -112,15 +113,6 @@ final class ProcessBridge {
         if machine.isWaiting { return machine.hasFloor ? "granted" : "waiting" }
         if machine.key.isHeld { return machine.burst == nil ? "held" : "talking" }
         return machine.speakers.isEmpty ? "idle" : "listening"
-    }
-
-    private func arm() {
-        guard let due = machine.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        world.at(due) { [self] in
-            wake = nil
-            handle(.deadlineReached)
-        }
     }
 
     // MARK: Actions out

@@ -11,6 +11,7 @@ final class ProcessChannel {
 
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     private(set) var machine: ChannelManagerStateMachine
     private(set) var listening = ListeningStateMachine()
     let microphone: Microphone
@@ -19,7 +20,7 @@ final class ProcessChannel {
     private var isHandling = false
     private var completions: [RequestIdentifier: Answer] = [:]
     private var lastIdentifier: UInt64 = 0
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.deadlineReached() }
     private var isDeactivating = false
     private var audioProblem: String?
     private var order = CallbackOrder()
@@ -69,7 +70,7 @@ final class ProcessChannel {
         while !queue.isEmpty {
             let event = queue.removeFirst()
             process.device.fleet.coverage.record("channelManager", state: stateName, event: event)
-            for action in machine.handle(event, at: world.now) { perform(action) }
+            for action in machine.handle(event, at: clock.now) { perform(action) }
         }
         isHandling = false
         arm()
@@ -96,7 +97,9 @@ final class ProcessChannel {
             if let problem = order.accept(callback) { world.fail("I6", "\(process.name): \(callback) \(problem)") }
             switch callback {
             case .didJoinChannel: microphone.prepare()
-            case .didLeaveChannel: receive(.left)
+            case .didLeaveChannel:
+                process.recorder.take(.left)
+                receive(.left)
             case .didBeginTransmitting(_, let source): process.began(source)
             default: break
             }
@@ -104,7 +107,10 @@ final class ProcessChannel {
             if case .didEndTransmitting = callback { receive(.transmissionEnded) }
         case .notice(let notice):
             world.note(process.name, "\(notice)")
-            if case .transmissionAudioFinished = notice { receive(.ownSpeechComplete) }
+            if case .transmissionAudioFinished(let erased) = notice {
+                process.recorder.take(.ownEnded(erased: erased))
+                receive(.ownSpeechComplete)
+            }
             if notice == .activeRemoteParticipantChanged(nil) { receive(.cleared) }
             if case .audioSessionInterrupted = notice { receive(.replayStopped) }
             tell(.notice(notice))
@@ -130,27 +136,23 @@ final class ProcessChannel {
         handle(.audioSessionDeactivated)
     }
 
-    private func arm() {
-        guard let due = [machine.nextDeadline, listening.nextDeadline].compactMap({ $0 }).min(),
-            due < wake ?? Instant(nanoseconds: .max)
-        else { return }
-        wake = due
-        world.at(due) { [self] in
-            guard process.isAlive else { return }
-            wake = nil
-            receive(.deadlineReached)
-            handle(.deadlineReached)
-        }
+    private func arm() { alarm.set(machine.nextDeadline, listening.nextDeadline) }
+
+    private func deadlineReached() {
+        guard process.isAlive else { return }
+        receive(.deadlineReached)
+        handle(.deadlineReached)
     }
 
     // MARK: Listening
 
     func receive(_ event: ReceptionEvent) {
         guard process.isAlive else { return }
+        keep(event)
         if !event.isPacket { process.device.fleet.coverage.record("listening", state: listeningState, event: event) }
         listening.hearsWhileRecording = machine.channel?.transmissionMode == .fullDuplex
         listening.speakerHolds = speaker.packetsHeld
-        for action in listening.handle(event, at: world.now) {
+        for action in listening.handle(event, at: clock.now) {
             switch action {
             case .setParticipant(let participant): setParticipant(participant)
             case .play(let packet, let voice): play(packet, voice)
@@ -162,6 +164,16 @@ final class ProcessChannel {
             }
         }
         if !isHandling { arm() }
+    }
+
+    /// What comes from the relay is kept, whether it is heard or not.
+    private func keep(_ event: ReceptionEvent) {
+        switch event {
+        case .began(let participant, let burst): process.recorder.take(.began(participant, channel: "", burst))
+        case .packet(let packet, let burst): process.recorder.take(.packet(packet, burst))
+        case .ended(_, let burst): process.recorder.take(.ended(burst))
+        default: break
+        }
     }
 
     private var listeningState: String {
@@ -190,7 +202,9 @@ final class ProcessChannel {
         case .began:
             audioProblem = nil
             handle(.captureBegan)
-        case .frame(let frame): frameHandler?(frame)
+        case .frame(let frame):
+            process.recorder.take(.ownFrame(frame, channel: ""))
+            frameHandler?(frame)
         case .ended: handle(.captureEnded)
         case .failed(let reason): handle(.captureFailed(reason: reason))
         }

@@ -15,6 +15,7 @@ typealias ChannelUUID = UUID
 final class ProcessDirector {
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     private var device: Device { process.device }
     private(set) var machine: ChannelDirectorStateMachine
     private let channel: ProcessChannel
@@ -23,7 +24,7 @@ final class ProcessDirector {
     /// The program behind the channel that is open.
     private var seatOwner: BusProgram?
     private var upkeep = RecordUpkeep()
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.deadlineReached() }
 
     init(process: Process, channel: ProcessChannel) {
         self.process = process
@@ -50,7 +51,7 @@ final class ProcessDirector {
         guard process.isAlive else { return nil }
         var refusal: PTChannelError?
         device.fleet.coverage.record("director", state: stateName, event: event)
-        for action in machine.handle(event, at: world.now) {
+        for action in machine.handle(event, at: clock.now) {
             if case .refuse(let error) = action { refusal = error } else { perform(action) }
         }
         if let refusal { world.note(process.name, "director refuses: \(refusal.explanation)") }
@@ -63,17 +64,12 @@ final class ProcessDirector {
         return active.isConfigured ? "configured" : "joined"
     }
 
-    private func arm() {
-        guard let due = [machine.nextDeadline, upkeep.nextDeadline].compactMap({ $0 }).min(),
-            due < wake ?? Instant(nanoseconds: .max)
-        else { return }
-        wake = due
-        world.at(due) { [self] in
-            guard process.isAlive else { return }
-            wake = nil
-            keepRecord()
-            step(.deadlineReached)
-        }
+    private func arm() { alarm.set(machine.nextDeadline, upkeep.nextDeadline) }
+
+    private func deadlineReached() {
+        guard process.isAlive else { return }
+        keepRecord()
+        step(.deadlineReached)
     }
 
     private func perform(_ action: ChannelDirectorStateMachine.Action) {
@@ -181,7 +177,7 @@ final class ProcessDirector {
     /// The program says that whom it named speaks no longer.
     func heardEnough() {
         guard let uuid = channel.machine.channel?.uuid else { return }
-        world.after(.milliseconds(300)) { [self] in
+        clock.after(.milliseconds(300)) { [self] in
             guard process.isAlive, bridge?.uuid == uuid, bridge?.machine.speakers.isEmpty == true else { return }
             channel.request(.setActiveRemoteParticipant(nil, channelUUID: uuid)) { _ in }
         }
@@ -198,7 +194,7 @@ final class ProcessDirector {
     private func keepRecord() {
         let rules = channel.machine
         let isTalking = rules.transmission != nil || rules.activeRemoteParticipant != nil || rules.isCapturing
-        guard process.isAlive, let step = upkeep.due(isTalking: isTalking, at: world.now) else { return }
+        guard process.isAlive, let step = upkeep.due(isTalking: isTalking, at: clock.now) else { return }
         let record = step == .save ? recordOfNow : nil
         // The disk has a loop of its own, which answers in a later turn.
         process.later { [self] in ask(step, record) }
@@ -212,10 +208,10 @@ final class ProcessDirector {
             case .remove: try disk.record.remove()
             }
             if step == .remove || record != nil { disk.kept(record) }
-            upkeep.did(isOver: true, at: world.now)
+            upkeep.did(isOver: true, at: clock.now)
         } catch {
             world.note(process.name, "the record is not kept: \(error)")
-            upkeep.did(isOver: error.isFinal, at: world.now)
+            upkeep.did(isOver: error.isFinal, at: clock.now)
         }
         arm()
         keepRecord()

@@ -21,6 +21,7 @@ final class ProcessNearby {
     let site: NearbySite
     private var device: Device { process.device }
     private var world: World { process.world }
+    private var clock: MachineClock { device.clock }
     /// The relay of this machine, while it hosts the channel.
     private(set) var host: SimulatedRelay?
     /// Those that drain: they go with pttd, too.
@@ -29,7 +30,7 @@ final class ProcessNearby {
     private(set) var machine: SuccessionStateMachine?
     private weak var link: SimulatedLink?
     private var secrets: ServerMessage.Succession?
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.handle(.deadline) }
     private var isAnnouncing = false
 
     init(process: Process, site: NearbySite) {
@@ -95,12 +96,12 @@ final class ProcessNearby {
         if let host { return join(site.link(at: loopback(host))) }
         let found = site.sightings(for: device.number).sorted { $0.generation < $1.generation }
         guard !found.isEmpty else {
-            return world.after(.milliseconds(300)) { [self] in joinNearby() }
+            return clock.after(.milliseconds(300)) { [self] in joinNearby() }
         }
         let place = found[attempt % found.count].places[0]
         ask(at: place) { [self] message in
             guard case .invitation(let invitation) = message else {
-                return world.after(.milliseconds(300)) { [self] in joinNearby(attempt: attempt + 1) }
+                return clock.after(.milliseconds(300)) { [self] in joinNearby(attempt: attempt + 1) }
             }
             if invitation.token != site.channel.token || invitation.mediaKey != site.mediaKey {
                 world.fail("L", "\(process.name) is given another invitation than the creator's")
@@ -131,11 +132,11 @@ final class ProcessNearby {
         self.link = link
         guard device.memory.isJoined, host == nil else { return }
         secrets = device.memory.secrets
-        machine = SuccessionStateMachine(generation: secrets?.generation ?? 0, at: world.now)
+        machine = SuccessionStateMachine(generation: secrets?.generation ?? 0, at: clock.now)
         link.followHost { [unowned self, unowned link] event in
             if process.isAlive, self.link === link, machine != nil { happened(event) }
         }
-        world.after(.milliseconds(50)) { [self] in seen(site.sightings(for: device.number)) }
+        clock.after(.milliseconds(50)) { [self] in seen(site.sightings(for: device.number)) }
     }
 
     private func endSuccession() {
@@ -169,9 +170,9 @@ final class ProcessNearby {
     private func handle(_ event: SuccessionStateMachine.Event) {
         guard process.isAlive, var machine else { return }
         device.fleet.coverage.record("succession", state: stateName, event: event)
-        let actions = machine.handle(event, at: world.now)
+        let actions = machine.handle(event, at: clock.now)
         self.machine = machine
-        arm()
+        alarm.set(machine.nextDeadline)
         for action in actions { carryOut(action) }
     }
 
@@ -179,17 +180,6 @@ final class ProcessNearby {
         guard let machine else { return "none" }
         if machine.isHost { return "host" }
         return link?.isReady == true ? "member" : "lost"
-    }
-
-    private func arm() {
-        guard let due = machine?.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        world.at(due) { [self] in
-            guard process.isAlive else { return }
-            wake = nil
-            handle(.deadline)
-            arm()
-        }
     }
 
     private func carryOut(_ action: SuccessionStateMachine.Action) {
@@ -224,7 +214,7 @@ final class ProcessNearby {
 
     private func takeOver(as generation: UInt32) {
         guard let link else { return }
-        world.after(device.path.milliseconds(5...60)) { [self] in
+        clock.after(device.path.milliseconds(5...60)) { [self] in
             guard process.isAlive, self.link === link else { return }
             guard var told = secrets, host == nil else { return handle(.served(nil)) }
             (told.generation, told.host) = (generation, site.newHostID())
@@ -244,7 +234,7 @@ final class ProcessNearby {
 
     private func announceSoon() {
         guard let hosted else { return }
-        world.after(device.path.milliseconds(5...100)) { [self] in
+        clock.after(device.path.milliseconds(5...100)) { [self] in
             if process.isAlive, self.hosted == hosted { site.announce(hosted) }
         }
     }
@@ -274,7 +264,7 @@ final class ProcessNearby {
             isAnswered = true
             answer(message)
         }
-        world.after(InvitationQuestionStateMachine.answerTimeout) { finish(nil) }
+        clock.after(InvitationQuestionStateMachine.answerTimeout) { finish(nil) }
         guard let relay = device.fleet.relay(at: place, for: device) else { return }
         let path = device.fleet.path(of: device, to: relay)
         world.at(path.reliable(up: true)) { [self] in

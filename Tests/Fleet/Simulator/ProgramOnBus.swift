@@ -13,6 +13,7 @@ final class ProgramOnBus {
 
     private unowned let device: Device
     private var world: World { device.world }
+    private var clock: MachineClock { device.clock }
     let number: Int
     let name: String
     /// Its unique name while it runs.
@@ -46,7 +47,7 @@ final class ProgramOnBus {
     /// D-Bus starts it; that may fail.
     func startByName() {
         let (life, process, time) = (lives, device.process, device.path.milliseconds(50...900))
-        world.after(time) { [self] in
+        clock.after(time) { [self] in
             if time < .milliseconds(130) {
                 note("does not start")
                 if let process, process.isAlive {
@@ -68,7 +69,7 @@ final class ProgramOnBus {
     func daemonCame() {
         let life = lives
         isTransmitting = false
-        world.after(device.path.milliseconds(5...200)) { [self] in
+        clock.after(device.path.milliseconds(5...200)) { [self] in
             if life == lives, device.process?.director.machine.programs[busName ?? ""] == nil { register() }
         }
     }
@@ -81,7 +82,7 @@ final class ProgramOnBus {
         asked = nil
         isTransmitting = false
         device.wentUp()
-        world.after(.milliseconds(2)) { [self] in device.process?.director.step(.gone(busName: gone)) }
+        clock.after(.milliseconds(2)) { [self] in device.process?.director.step(.gone(busName: gone)) }
     }
 
     // MARK: What it wants
@@ -129,7 +130,7 @@ final class ProgramOnBus {
         guard isTransmitting else { return }
         guard let process = device.process, process.channel.machine.waiting != nil else { return stopped() }
         let life = lives
-        world.after(.milliseconds(100)) { [self] in
+        clock.after(.milliseconds(100)) { [self] in
             let machine = process.channel.machine
             guard life == lives, process.isAlive, machine.transmission == nil else { return }
             ended()
@@ -159,7 +160,7 @@ final class ProgramOnBus {
 
     private func answer(_ delivery: PushDelivery, with result: (() -> PTPushResult)?) {
         let (life, process, identifier) = (lives, device.process, delivery.identifier)
-        world.after(device.path.milliseconds(1...400)) { [self] in
+        clock.after(device.path.milliseconds(1...400)) { [self] in
             guard let process, process.isAlive, process === device.process else { return }
             guard life == lives, busName != nil else {
                 return process.channel.handle(.push(.notAnswered(identifier, reason: "the program is gone")))
@@ -177,29 +178,29 @@ extension Device {
     /// A program joins a channel and does something there; in the end the channel is left.
     func use(_ program: ProgramOnBus, how: Int, for time: Duration) {
         program.start()
-        world.after(.milliseconds(20)) { program.join() }
+        clock.after(.milliseconds(20)) { program.join() }
         let soon = Duration.milliseconds(200)
         switch how {
         case 0:
-            world.after(soon) { program.begin() }
-            world.after(soon + time / 2) { program.stop() }
+            clock.after(soon) { program.begin() }
+            clock.after(soon + time / 2) { program.stop() }
         case 1:
-            world.after(soon) { program.begin() }
-            world.after(soon + time / 2) { program.die() }
+            clock.after(soon) { program.begin() }
+            clock.after(soon + time / 2) { program.die() }
         case 2:
             for place in 0..<4 {
-                world.after(soon + .milliseconds(place * 60)) { [self] in push(place) }
+                clock.after(soon + .milliseconds(place * 60)) { [self] in push(place) }
             }
         default:
-            world.after(soon) { [self] in push(0) }
-            world.after(soon + time / 4) { program.die() }
+            clock.after(soon) { [self] in push(0) }
+            clock.after(soon + time / 4) { program.die() }
             for place in 0..<3 {
-                world.after(soon + time / 2 + .milliseconds(place * 60)) { [self] in push(place) }
+                clock.after(soon + time / 2 + .milliseconds(place * 60)) { [self] in push(place) }
             }
-            world.after(soon + time * 3 / 4) { program.begin() }
+            clock.after(soon + time * 3 / 4) { program.begin() }
         }
-        if how >= 2 { world.after(soon + time - .milliseconds(30)) { [self] in push(3) } }
-        world.after(soon + time) { program.leave() }
+        if how >= 2 { clock.after(soon + time - .milliseconds(30)) { [self] in push(3) } }
+        clock.after(soon + time) { program.leave() }
     }
 
     /// A push comes for whatever channel is the active one.
@@ -209,7 +210,7 @@ extension Device {
         process.pushesMade += 1
         let push = Push(
             identifier: "\(process.pushesMade)", token: nil, payload: payload,
-            expiry: place == 3 ? .at(world.now + .seconds(20)) : .immediate)
+            expiry: place == 3 ? .at(clock.now + .seconds(20)) : .immediate)
         process.pushes.insert(push.identifier)
         process.channel.handle(.push(.received(push)))
     }

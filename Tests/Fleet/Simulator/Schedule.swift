@@ -5,7 +5,7 @@ import RelayServer
 
 /// Something that people, networks, devices or machines do.
 public enum Verb: String, Sendable, CaseIterable {
-    /// A finger holds button `n` for a time.
+    /// A finger holds button `n` for a time. The last one (2) has a serial port, and is there when it is held.
     case hold
     /// A finger holds the emergency control of button `n` for a time.
     case emergency
@@ -33,7 +33,7 @@ public enum Verb: String, Sendable, CaseIterable {
     case vanish
     /// pttd is killed (SIGKILL), and is there again after a time.
     case kill
-    /// The machine sleeps for a time.
+    /// The machine sleeps for a time. pttd is told before (`value` 0), or afterwards only (1).
     case sleep
     /// A telephone call has the audio for a time.
     case call
@@ -58,6 +58,8 @@ public enum Verb: String, Sendable, CaseIterable {
     /// The machine moves to another network: at once (`value` 0), after a time on none (1), or after one that carries nothing for a
     /// time (2); or it is on none for a time, and then on the same one (3). With 4 it is on none for 45 s more.
     case move
+    /// Somebody who has recorded the device's early data sends them again.
+    case replay
     /// The connection to the relay is reset.
     case reset
     /// A datagram that is none of the protocol's comes from the relay's address.
@@ -110,6 +112,16 @@ public enum Verb: String, Sendable, CaseIterable {
         }
     }
 
+    /// Whether it happens within one machine, which has to be awake for that.
+    var isOnMachine: Bool {
+        switch self {
+        case .bluetoothd, .hang, .adapter, .talk, .vanish, .kill, .call, .clock, .channel, .visit, .program, .disk,
+            .garbage, .quit, .part:
+            true
+        default: false
+        }
+    }
+
     /// Whether it happens to fleets on a channel nearby only.
     var isNearbyOnly: Bool {
         switch self {
@@ -148,6 +160,8 @@ public struct ScheduledAction: Sendable, Hashable {
         case .move where value == 4: at + time + 45_000
         case .drain: at + time + Int(SimulatedRelay.drainTime.milliseconds) + 1_000
         case .program: at + time + 500
+        // Some begin a little later.
+        case .disk: at + time + 200
         case .quit: at + time + Int(SuccessionStateMachine.leavingTime.milliseconds)
         default: at + time
         }
@@ -181,8 +195,10 @@ public struct Schedule: Sendable, Hashable {
         self.isNearby = isNearby
     }
 
-    /// When the last action is over, in milliseconds.
-    var end: Int { actions.map(\.end).max() ?? 0 }
+    /// When the last action is over, in milliseconds. What happens on a machine takes longer when it sleeps meanwhile.
+    var end: Int {
+        (actions.map(\.end).max() ?? 0) + actions.reduce(0) { $0 + ($1.verb == .sleep ? $1.time : 0) }
+    }
 }
 
 // MARK: Text

@@ -24,6 +24,8 @@ final class SimulatedDisk: RestorationFiles, @unchecked Sendable {
     private var files: [String: [UInt8]] = [:]
     private(set) var trouble: Trouble?
     private var troubles = 0
+    /// A trouble begins or ends.
+    var suffers: () -> Void = {}
     /// Kills pttd.
     var kill: () -> Void = {}
 
@@ -46,7 +48,12 @@ final class SimulatedDisk: RestorationFiles, @unchecked Sendable {
         troubles += 1
         let number = troubles
         self.trouble = trouble
-        world.after(time) { [self] in if troubles == number { self.trouble = nil } }
+        suffers()
+        world.after(time) { [self] in
+            guard troubles == number else { return }
+            suffers()
+            self.trouble = nil
+        }
         guard trouble == .rotten, var bytes = files["/state/channel"], !bytes.isEmpty else { return }
         bytes[bytes.count / 2] ^= 1
         files["/state/channel"] = bytes

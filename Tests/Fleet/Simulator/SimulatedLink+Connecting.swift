@@ -33,7 +33,7 @@ extension SimulatedLink {
         known.know([Self.address]) { _ in route }
         path = LinkPath(link: self, device: device)
         let relay = device.fleet.relay(at: core.relay.place, for: device)
-        world.after(NetworkPath.handshakeTimeout) { [self] in
+        clock.after(NetworkPath.handshakeTimeout) { [self] in
             guard number == attempt, connection == nil else { return }
             attempt += 1
             leavePath()
@@ -41,6 +41,7 @@ extension SimulatedLink {
         }
         // Where no relay ever is, nobody answers.
         guard let relay else { return }
+        offerEarlyData(to: relay)
         world.at(device.fleet.path(of: device, to: relay).reliable(up: true)) { [self] in
             guard number == attempt, isAlive else { return }
             // Probes repeat the first packet while the relay is not there.
@@ -50,7 +51,7 @@ extension SimulatedLink {
 
     private func retry(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
         let path = device.fleet.path(of: device, to: relay)
-        world.after(path.milliseconds(200...900)) { [self] in
+        clock.after(path.milliseconds(200...900)) { [self] in
             guard number == attempt, connection == nil, isAlive else { return }
             guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
             world.at(path.reliable(up: true)) { [self] in
@@ -62,21 +63,52 @@ extension SimulatedLink {
     private func reach(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
         guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
         let path = device.fleet.path(of: device, to: relay)
-        relay.accept(device: device.number, pin: device.pin, by: path) { [self] made in
-            world.at(path.reliable(up: false)) { [self] in
-                guard number == attempt, isAlive, connection == nil, device.network.carries(route) else {
-                    // It gave up meanwhile; the relay hears of it when nothing comes.
-                    world.after(NetworkPath.idleTimeout) { relay.lose(made) }
-                    if number == attempt, isAlive, connection == nil { retry(relay, by: route, number) }
-                    return
-                }
-                made.route = route
-                connection = made
-                made.heard = world.now
-                device.watch(made)
-                take(.connected)
+        relay.accept(device: device.number, pin: device.pin, by: path, early: early) { [self] made in
+            world.at(made.lastDown) { [self] in
+                clock.whenAwake { [self] in connected(by: made, route, number) }
             }
         }
+    }
+
+    private func connected(by made: Connection, _ route: NetworkRoute?, _ number: UInt64) {
+        guard number == attempt, isAlive, connection == nil, device.network.carries(route) else {
+            // It gave up meanwhile; the relay hears of it when nothing comes.
+            world.after(NetworkPath.idleTimeout) { made.relay.lose(made) }
+            if number == attempt, isAlive, connection == nil { retry(made.relay, by: route, number) }
+            return
+        }
+        made.route = route
+        connection = made
+        made.heard = clock.now
+        device.watch(made)
+        complete(made)
+        take(.connected)
+    }
+
+    // MARK: Early data
+
+    /// The first packet carries the join, when the relay has given a ticket.
+    private func offerEarlyData(to relay: SimulatedRelay) {
+        early = nil
+        guard device.fleet.site == nil, let ticketKey = device.tickets[relay.place] else { return }
+        for action in handle(.earlyDataOffered) {
+            guard case .send(let message) = action else {
+                carryOut([action])
+                continue
+            }
+            early = EarlyJoin(message: message, ticketKey: ticketKey, life: relay.generation)
+        }
+        if let early { device.recorded[relay.place] = early }
+    }
+
+    /// The end of the handshake, and what the relay has not taken before.
+    private func complete(_ made: Connection) {
+        device.tickets[made.relay.place] = made.relay.ticketKey
+        guard let early else { return }
+        self.early = nil
+        guard made.takesEarlyData else { return send(early.message) }
+        made.lastUp = made.path.reliable(up: true)
+        world.at(made.lastUp) { [device] in made.relay.confirmed(made, pin: device.pin) }
     }
 
     func leavePath() {

@@ -15,17 +15,20 @@ final class SimulatedLink {
     /// The pttd that it belongs to: nothing happens when that is gone.
     unowned let process: Process
     var world: World { device.world }
+    var clock: MachineClock { device.clock }
     private(set) var core: RelayClientCore
     var connection: Connection?
     var attempt: UInt64 = 0
     var path: LinkPath?
     var known = KnownAddresses()
+    /// What goes with the first packet of the attempt.
+    var early: EarlyJoin?
     /// The request for the floor that it made last.
     private(set) var lastRequest: FloorRequestID?
     private var doubt = FloorAnswerTimeout()
     private var outbox = Outbox<RelayLinkEvent>()
     private var isDeliveryScheduled = false
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { $0.take(.deadline) }
     private var lastBurst: UInt32 = 0
     private(set) var isReady = false
     private(set) var readySince = Instant.zero
@@ -111,14 +114,14 @@ final class SimulatedLink {
     func verify() {
         guard isAlive, core.isReady, !isVerifying, connection != nil else { return }
         isVerifying = true
-        look(for: LivenessProbe(askedAt: world.now), attempt, at: world.now + LivenessProbe.lookInterval)
+        look(for: LivenessProbe(askedAt: clock.now), attempt, at: clock.now + LivenessProbe.lookInterval)
     }
 
     private func look(for question: LivenessProbe, _ number: UInt64, at time: Instant) {
         if let connection { ping(connection) }
-        world.at(time) { [self] in
+        clock.at(time) { [self] in
             guard number == attempt, isAlive, core.isReady, let connection else { return isVerifying = false }
-            let verdict = question.verdict(heard: connection.heard, at: world.now)
+            let verdict = question.verdict(heard: connection.heard, at: clock.now)
             if case .look(let time) = verdict { return look(for: question, number, at: time) }
             isVerifying = false
             if verdict == .isGone { isLost(connection, .lost("the relay does not answer")) }
@@ -136,7 +139,7 @@ final class SimulatedLink {
 
     /// The burst that has the floor goes on over the next connection, if it does.
     private func noteLoss() {
-        if let granted, core.offersSuccession { resumption.lost(granted, at: world.now) }
+        if let granted, core.offersSuccession { resumption.lost(granted, at: clock.now) }
     }
 
     // MARK: Events in
@@ -162,8 +165,8 @@ final class SimulatedLink {
         deliver()
     }
 
-    private func handle(_ event: RelayClientCore.Event) -> [RelayClientCore.Action] {
-        let actions = core.handle(event, at: world.now)
+    func handle(_ event: RelayClientCore.Event) -> [RelayClientCore.Action] {
+        let actions = core.handle(event, at: clock.now)
         if event.isControl {
             device.fleet.coverage.record("link", state: isReady ? "ready" : "notReady", event: event)
         }
@@ -179,7 +182,7 @@ final class SimulatedLink {
 
     func receive(_ message: ServerMessage, on connection: Connection) {
         guard connection === self.connection else { return }
-        connection.heard = world.now
+        connection.heard = clock.now
         device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
         if case .successor(let place) = message {
             namedPlace = place
@@ -190,8 +193,8 @@ final class SimulatedLink {
 
     func receive(datagram: [UInt8], on connection: Connection) {
         guard connection === self.connection, isAlive else { return }
-        connection.heard = world.now
-        carryOut(datagram.withUnsafeBytes { core.receive($0, at: world.now) })
+        connection.heard = clock.now
+        carryOut(datagram.withUnsafeBytes { core.receive($0, at: clock.now) })
         arm()
         deliver()
     }
@@ -200,7 +203,7 @@ final class SimulatedLink {
     func receiveGarbage(_ bytes: [UInt8]) {
         guard isAlive, connection != nil else { return }
         let before = core.nextDeadline
-        let actions = bytes.withUnsafeBytes { core.receive($0, at: world.now) }
+        let actions = bytes.withUnsafeBytes { core.receive($0, at: clock.now) }
         if !actions.isEmpty || before != core.nextDeadline {
             world.fail("I7", "\(device.name) does \(actions) for a datagram of rubbish")
         }
@@ -208,7 +211,7 @@ final class SimulatedLink {
 
     func receive(answer bytes: [UInt8], on connection: Connection) {
         guard connection === self.connection else { return }
-        connection.heard = world.now
+        connection.heard = clock.now
         var decoder = RepairStreamDecoder()
         var packets: [[UInt8]] = []
         do { try decoder.feed(bytes, isEnd: true) { packets.append($0) } } catch {
@@ -239,7 +242,7 @@ final class SimulatedLink {
 
     // MARK: Actions
 
-    private func carryOut(_ actions: [RelayClientCore.Action]) {
+    func carryOut(_ actions: [RelayClientCore.Action]) {
         for action in actions {
             switch action {
             case .connect: connect()
@@ -260,10 +263,10 @@ final class SimulatedLink {
         }
     }
 
-    private func send(_ message: ClientMessage) {
+    func send(_ message: ClientMessage) {
         guard let connection else { return }
         if case .floorRequest(let request) = message { lastRequest = request.requestID }
-        if case .floorRequest = message { doubt.asked(at: world.now) }
+        if case .floorRequest = message { doubt.asked(at: clock.now) }
         guard let parsed = try? ClientMessage(parsing: Array(message.framed().dropFirst(4))) else {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
         }
@@ -271,12 +274,12 @@ final class SimulatedLink {
         if !connection.isOpenAtRelay, device.fleet.relay(at: relay.place, for: device)?.isUp == true {
             device.isReset(connection)
         }
-        connection.whenItPasses { [self, device, process] in
-            let sentAt = device.world.now
+        connection.whenItPasses { [self, device, process, world] in
+            let sentAt = world.now
             connection.lastUp = max(connection.lastUp + .nanoseconds(1), connection.path.reliable(up: true))
-            device.world.at(connection.lastUp) { [self] in
+            world.at(connection.lastUp) { [self] in
                 // Nobody repeats what a pttd had not got through when it was killed, or gave the connection up.
-                guard process.isAlive && connection.isOpenAtClient || device.world.now < sentAt + .seconds(1)
+                guard process.isAlive && connection.isOpenAtClient || world.now < sentAt + .seconds(1)
                 else { return }
                 relay.receive(parsed, on: connection)
                 acknowledge(connection, device)
@@ -288,7 +291,9 @@ final class SimulatedLink {
     private func acknowledge(_ connection: Connection, _ device: Device) {
         guard connection.isOpenAtRelay, !connection.isStalled, world.now >= connection.relay.haltedUntil else { return }
         for time in connection.path.datagram(up: false).prefix(1) {
-            world.at(time) { [world] in connection.heard = max(connection.heard, world.now) }
+            world.at(time) { [clock] in
+                if clock.asleepSince == nil { connection.heard = max(connection.heard, clock.now) }
+            }
         }
     }
 
@@ -304,7 +309,7 @@ final class SimulatedLink {
 
     private func send(media datagram: [UInt8]) {
         guard let connection else {
-            carryOut(core.handle(.mediaRefused(datagram), at: world.now))
+            carryOut(core.handle(.mediaRefused(datagram), at: clock.now))
             return
         }
         let relay = connection.relay
@@ -314,7 +319,7 @@ final class SimulatedLink {
         connection.datagrams += 1
         let number = connection.datagrams
         resumption.sent(number)
-        carryOut(core.handle(.mediaSent(number, datagram), at: world.now))
+        carryOut(core.handle(.mediaSent(number, datagram), at: clock.now))
         let times = connection.isStalled ? [] : connection.path.datagram(up: true)
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
         // The other machine's relay may be gone before it says so.
@@ -325,12 +330,17 @@ final class SimulatedLink {
         // What the relay acknowledges waits for a halted one.
         let told = max(times.first.map { $0 + .milliseconds(8) } ?? world.now + .milliseconds(120), relay.haltedUntil)
         world.at(max(told, connection.path.downBlocked)) { [self] in
-            guard connection === self.connection, isAlive else { return }
-            if !times.isEmpty { resumption.acknowledged(number) }
-            carryOut(core.handle(times.isEmpty ? .mediaLost(number) : .mediaAcknowledged(number), at: world.now))
-            arm()
-            deliver()
+            clock.whenAwake { [self] in settle(number, on: connection, isLost: times.isEmpty) }
         }
+    }
+
+    /// What became of a datagram is known.
+    private func settle(_ number: UInt64, on connection: Connection, isLost: Bool = false) {
+        guard connection === self.connection, isAlive else { return }
+        if !isLost { resumption.acknowledged(number) }
+        carryOut(core.handle(isLost ? .mediaLost(number) : .mediaAcknowledged(number), at: clock.now))
+        arm()
+        deliver()
     }
 
     /// The relay has that datagram, and acknowledges it. What is lost of that comes with later acknowledgements.
@@ -339,23 +349,10 @@ final class SimulatedLink {
         guard let time = connection.path.datagram(up: false).first else {
             return world.after(.milliseconds(40)) { [self] in confirm(number, on: connection) }
         }
-        world.at(time) { [self] in
-            guard connection === self.connection, isAlive else { return }
-            resumption.acknowledged(number)
-            carryOut(core.handle(.mediaAcknowledged(number), at: world.now))
-            arm()
-            deliver()
-        }
+        world.at(time) { [self] in clock.whenAwake { [self] in settle(number, on: connection) } }
     }
 
-    private func arm() {
-        guard let due = core.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        world.at(due) { [self] in
-            wake = nil
-            take(.deadline)
-        }
-    }
+    private func arm() { alarm.set(core.nextDeadline) }
 
     // MARK: What is told
 
@@ -376,7 +373,7 @@ final class SimulatedLink {
                 return world.fail("I2", "\(device.name) is told the end of \(burst) twice")
             }
             if core.offersSuccession,
-                let wrong = resumption.ended(burst, end, report, hadFloor: burst == granted, at: world.now)
+                let wrong = resumption.ended(burst, end, report, hadFloor: burst == granted, at: clock.now)
             {
                 // Not when the channel has been left or deleted.
                 process.later { [self] in
@@ -388,7 +385,7 @@ final class SimulatedLink {
             if let bridge = process.director.bridge, bridge.link === self, bridge.machine.burst == burst,
                 let transmission = process.channel.machine.transmission
             {
-                process.talker.burstEnded(end, transmission: transmission.begunAt, at: world.now)
+                process.talker.burstEnded(end, transmission: transmission.begunAt, at: clock.now)
             }
             if report.sent + report.erased + report.dropped != frames {
                 world.fail("I5", "\(device.name): of \(burst) \(frames) frames were given, and \(report) is told")
@@ -420,10 +417,10 @@ final class SimulatedLink {
 
     private func examine(_ number: UInt64) {
         guard number == attempt, let connection else { return }
-        switch doubt.verdict(heard: connection.heard, at: world.now) {
+        switch doubt.verdict(heard: connection.heard, at: clock.now) {
         case .none: break
         case .gone: isLost(connection, .lost("the relay does not answer"))
-        case .look(let time): world.at(time) { [self] in if isAlive { examine(number) } }
+        case .look(let time): clock.at(time) { [self] in if isAlive { examine(number) } }
         }
     }
 }

@@ -2,12 +2,14 @@
 import Cryptography
 import MonotonicTime
 import RelayProtocol
+import TestSupport
 
 @testable import RelayServer
 
 /// A relay with three channels. Killed, or drained by its operator, it is there again with the same channels and new keys.
 final class SimulatedRelay {
     private unowned let world: World
+    private let clock: MachineClock
     private unowned let fleet: Fleet
     /// From 0; the invitations lead to the first one.
     let number: Int
@@ -24,8 +26,13 @@ final class SimulatedRelay {
     /// Whom it named when it was drained last.
     private(set) var successor: RelayPlace?
     private var quietSince: Instant?
+    /// Which key its tickets have. It outlives the relay, but for some starts, which make a new one.
+    private(set) var ticketKey = 0
+    private var chances: SeededGenerator
+    /// What is handled comes from somebody who has recorded it.
+    private var isReplaying = false
     private(set) var haltedUntil = Instant.zero
-    private var wake: Instant?
+    private lazy var alarm = Alarm(clock, of: self) { relay in relay.act { relay.handle(.deadline) } }
     /// Those that its last end has cut off.
     private var lostConnections: [Connection] = []
     /// What came while it was halted, in order.
@@ -41,12 +48,14 @@ final class SimulatedRelay {
         channels: [RelayChannelConfiguration]
     ) {
         self.world = world
+        clock = machine.map { fleet.devices[$0].clock } ?? MachineClock(world, number: 50 + number)
         self.fleet = fleet
         self.number = number
         self.place = place
         self.machine = machine
         self.channels = channels
         core = RelayCore(channels: channels, random: world.random("relay \(number == 0 ? "" : "1/")0"))
+        chances = world.random("tickets \(number)")
         watch = FloorWatch(world)
     }
 
@@ -82,7 +91,7 @@ final class SimulatedRelay {
         isUp = false
         quietSince = nil
         generation += 1
-        wake = nil
+        alarm.set(nil)
         haltedUntil = .zero
         waiting = []
         let lost = connections.values.sorted { $0.id < $1.id }
@@ -102,6 +111,7 @@ final class SimulatedRelay {
 
     private func comeBack() {
         world.note(name, "is there again")
+        if chances.chance(30) { ticketKey += 1 }
         let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
         core = RelayCore(channels: channels, random: world.random("relay \(life)"))
         isUp = true
@@ -187,7 +197,7 @@ final class SimulatedRelay {
     private func shutDown(for time: Duration) {
         guard isUp else { return }
         world.note(name, "goes down")
-        for action in core.handle(.shutDown, at: world.now) { carryOut(action) }
+        for action in core.handle(.shutDown, at: clock.now) { carryOut(action) }
         goDown(for: time)
     }
 
@@ -210,15 +220,39 @@ final class SimulatedRelay {
 
     // MARK: Connections
 
-    /// A handshake comes from a device; nil: nobody is there to answer it.
-    func accept(device: Int, pin: PublicKeyPin, by path: NetworkPath, answered: @escaping (Connection) -> Void) {
+    /// A handshake comes from a device.
+    ///
+    /// - Parameters:
+    ///   - early: What came with it as early data.
+    ///   - isReplay: It is a recorded one.
+    ///   - answered: The answer is on its way. It arrives at `lastDown` of the connection, before anything else of the relay.
+    func accept(
+        device: Int, pin: PublicKeyPin, by path: NetworkPath, early: EarlyJoin? = nil, isReplay: Bool = false,
+        answered: @escaping (Connection) -> Void
+    ) {
         act { [self] in
             let connection = Connection(
                 id: ConnectionID(number: nextConnection), device: device, relay: self, by: path, at: world.now)
             nextConnection += 1
             connections[connection.id] = connection
-            handle(.connected(connection.id, pin))
-            answered(connection)
+            connection.lastDown = path.reliable(up: false)
+            connection.isReplay = isReplay
+            if let early, early.ticketKey == ticketKey {
+                connection.takesEarlyData = true
+                answered(connection)
+                handle(.greeted(connection.id, pin))
+                receive(early.message, on: connection)
+            } else {
+                handle(.connected(connection.id, pin))
+                answered(connection)
+            }
+        }
+    }
+
+    /// The client of a connection that began with early data has completed its handshake.
+    func confirmed(_ connection: Connection, pin: PublicKeyPin) {
+        act { [self] in
+            if connections[connection.id] === connection { handle(.connected(connection.id, pin)) }
         }
     }
 
@@ -228,7 +262,9 @@ final class SimulatedRelay {
             if case .floorRequest(let request) = message {
                 watch.asked(request, by: MemberID(fleet.devices[connection.device].pin))
             }
+            isReplaying = connection.isReplay
             handle(.message(connection.id, message))
+            isReplaying = false
         }
     }
 
@@ -248,7 +284,7 @@ final class SimulatedRelay {
             guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
                 return world.fail("I7", "a packet of device \(connection.device) cannot be read by the relay")
             }
-            let (decision, actions) = core.media(header, bytes: datagram, from: connection.id, at: world.now)
+            let (decision, actions) = core.media(header, bytes: datagram, from: connection.id, at: clock.now)
             // Who starts to listen with this packet gets it.
             for action in actions where action.isMediaSwitch { carryOut(action) }
             if case .forward(let channel) = decision {
@@ -279,7 +315,7 @@ final class SimulatedRelay {
     // MARK: The rules
 
     private func handle(_ event: RelayCore.Event) {
-        let actions = core.handle(event, at: world.now)
+        let actions = core.handle(event, at: clock.now)
         fleet.coverage.record("relay", state: stateName, event: event)
         for action in actions { carryOut(action) }
         guard !core.isDrained else { return shutDown(for: downTime) }
@@ -323,6 +359,9 @@ final class SimulatedRelay {
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
         case .enrol, .pushes: break  // Its roster is open, and its rules are in one piece.
         case .note(let milestone):
+            if isReplaying, case .memberJoined = milestone {
+                world.fail("L", "somebody who has recorded a join takes the member's place")
+            }
             watch.noted(milestone) { name in
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
             }
@@ -348,16 +387,7 @@ final class SimulatedRelay {
         return messages
     }
 
-    private func arm() {
-        guard let due = core.nextDeadline, due < wake ?? Instant(nanoseconds: .max) else { return }
-        wake = due
-        let generation = generation
-        world.at(due) { [self] in
-            guard generation == self.generation else { return }
-            wake = nil
-            act { self.handle(.deadline) }
-        }
-    }
+    private func arm() { alarm.set(core.nextDeadline) }
 
     // MARK: Sending
 

@@ -8,6 +8,7 @@ import Vocabulary
 final class Speaker {
     private unowned let process: Process
     private var world: World { process.world }
+    private var clock: MachineClock { process.device.clock }
     /// Until when what each voice has got is heard.
     private var busy: [Int: Instant] = [:]
     private var ending: [Int: UInt64] = [:]
@@ -23,16 +24,16 @@ final class Speaker {
     private var isBroken: Bool { world.now < process.device.speakerBrokenUntil }
 
     var packetsHeld: Int {
-        busy.values.reduce(0) { $0 + max(0, Int(($1 - world.now) / .milliseconds(40))) }
+        busy.values.reduce(0) { $0 + max(0, Int(($1 - clock.now) / .milliseconds(40))) }
     }
 
     /// Whether nothing sounds.
-    var isResting: Bool { busy.isEmpty && world.now >= tonesUntil }
+    var isResting: Bool { busy.isEmpty && clock.now >= tonesUntil }
 
     func playTone() {
         guard !isBroken else { return failed("the speaker is gone") }
-        tonesUntil = max(tonesUntil, world.now) + .milliseconds(100)
-        world.at(tonesUntil) { [self] in if process.isAlive { rested() } }
+        tonesUntil = max(tonesUntil, clock.now) + .milliseconds(100)
+        clock.at(tonesUntil) { [self] in if process.isAlive { rested() } }
     }
 
     func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
@@ -41,7 +42,7 @@ final class Speaker {
             return false
         }
         process.ledger.heard(packet)
-        busy[voice] = max(busy[voice] ?? world.now, world.now) + .milliseconds(40)
+        busy[voice] = max(busy[voice] ?? clock.now, clock.now) + .milliseconds(40)
         return true
     }
 
@@ -51,7 +52,7 @@ final class Speaker {
         ends += 1
         ending[voice] = ends
         let number = ends
-        world.at(max(until, world.now) + .milliseconds(60)) { [self] in
+        clock.at(max(until, clock.now) + .milliseconds(60)) { [self] in
             guard process.isAlive, ending[voice] == number else { return }
             ending[voice] = nil
             busy[voice] = nil
@@ -62,12 +63,12 @@ final class Speaker {
 
     func drop(voice: Int) {
         (busy[voice], ending[voice]) = (nil, nil)
-        if busy.isEmpty { tonesUntil = world.now }
+        if busy.isEmpty { tonesUntil = clock.now }
         rested()
     }
 
     func dropAll() {
         (busy, ending) = ([:], [:])
-        tonesUntil = world.now
+        tonesUntil = clock.now
     }
 }

@@ -70,21 +70,22 @@ struct TalkerWatch {
                 return ("I2", "it transmits on, and its burst was ended by others: \(told.how)")
             }
         }
-        let (device, director, machine) = (process.device, process.director!, process.channel.machine)
+        // After each step: the state machines are looked at in place, for a copy of one costs more than all of this.
+        let (device, director, channel) = (process.device, process.director!, process.channel!)
         let bridge = director.bridge
-        let key = bridge?.machine.key.holders ?? []
         let isActive = director.machine.active != nil
-        let isWired = device.locals.contains(where: \.isDown)
         let isHung =
-            device.bluez.isHung && key == [.accessories] && !isWired && process.channel.microphone.isRunning
-        let isReady = machine.channel?.serviceStatus == .ready && bridge?.machine.burst == nil
+            device.bluez.isHung && channel.microphone.isRunning && !device.holdsWithoutBluetoothd
+            && bridge?.machine.key.holders == [.accessories]
+        let isReady = channel.machine.channel?.serviceStatus == .ready && bridge?.machine.burst == nil
+        let isUnknown =
+            process.accessories.isTransmitting && bridge?.machine.key.holders.contains(.accessories) != true
         let fault =
             lasts(.noChannel, device.isOpen && device.isToBeOnChannel && !isActive, at: now)
             ?? lasts(.channelAfterHours, !device.isOpen && isActive, at: now)
             ?? lasts(.readyWithoutLink, isReady && bridge?.link.isReady != true, at: now)
-            ?? lasts(.waitingWithFloor, machine.waiting != nil && bridge?.machine.hasFloor == true, at: now)
-            ?? lasts(
-                .unknownTransmission, process.accessories.isTransmitting && !key.contains(.accessories), at: now)
+            ?? lasts(.waitingWithFloor, channel.machine.waiting != nil && bridge?.machine.hasFloor == true, at: now)
+            ?? lasts(.unknownTransmission, isUnknown, at: now)
             ?? lasts(.recordingInHang, isHung, at: now)
         return fault?.text
     }
