@@ -28,6 +28,13 @@ extension Schedule {
                 actions.append(Self.action(verb, devices: devices, within: length, &random))
             }
         }
+        // What was recorded is of use to nobody before the relay has forgotten it, with all else that is not on its disk.
+        for replay in actions where replay.verb == .replay && random.chance(60) {
+            for time in [6_000, 2_500] {
+                actions.append(
+                    ScheduledAction(at: replay.at - time, .relaykill, for: Int.random(in: 50...1_500, using: &random)))
+            }
+        }
         // Whatever is pulled is held, most often.
         for pull in actions where pull.verb == .pull && random.chance(70) {
             actions.append(
