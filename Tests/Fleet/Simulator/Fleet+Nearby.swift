@@ -51,7 +51,7 @@ extension Fleet {
             // Where the network was in two parts until just now, the other part's host is there already: who goes there needs no new one.
             let isWithAnother = heirs.contains { heir in
                 heir.link?.isReady == true
-                    && heir.link?.connection.map { $0.relay !== dead && $0.relay.isServing } == true
+                    && heir.link?.connection.map { $0.relay !== dead && $0.relay.isUp } == true
             }
             if lastHostAt < now, !isWithAnother {
                 world.fail(

@@ -28,6 +28,15 @@ extension Schedule {
                 actions.append(Self.action(verb, devices: devices, within: length, &random))
             }
         }
+        // What bluetoothd has not told when a machine falls asleep is told when it wakes up.
+        for sleep in actions where sleep.verb == .sleep && random.chance(25) {
+            let time = Int.random(in: 1_000...3_000, using: &random)
+            actions.append(ScheduledAction(at: sleep.at - time / 2, .hang, device: sleep.device, for: time))
+            actions.append(
+                ScheduledAction(
+                    at: sleep.at - Int.random(in: 50...400, using: &random), .hold, device: sleep.device,
+                    for: Int.random(in: 300...3_000, using: &random)))
+        }
         // What was recorded is of use to nobody before the relay has forgotten it, with all else that is not on its disk.
         for replay in actions where replay.verb == .replay && random.chance(60) {
             for time in [6_000, 2_500] {

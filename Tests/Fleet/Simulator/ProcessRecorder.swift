@@ -57,7 +57,7 @@ final class ProcessRecorder {
 
     private func began(_ voice: Recorder.Voice) {
         forget(voice)
-        let label = storage.began(at: process.world.now)
+        let label = storage.began()
         labels[voice] = label
         handOver(queue.began(voice, label, waiting: waiting))
     }

@@ -8,16 +8,22 @@ import Vocabulary
 
 /// One burst as it was given to the recorder.
 struct RecordedBurst {
-    /// Where in its talker's burst each packet began, in samples, as they came.
-    var positions: Set<UInt32> = []
+    /// Where in its talker's burst each packet began, in samples.
+    private(set) var positions: Set<UInt32> = []
+    /// The first and the last of them.
+    private(set) var span: (first: UInt32, last: UInt32)?
     /// The talker's burst; nil until its first packet.
     var key: BurstKey?
-    var began: Instant
     var ended: Instant?
     var isDiscarded = false
     /// All of it must be found: neither pttd nor the disk had a trouble.
     var isHealthy = true
     var isPublished = false
+
+    mutating func took(_ position: UInt32) {
+        positions.insert(position)
+        span = (min(span?.first ?? position, position), max(span?.last ?? position, position))
+    }
 }
 
 /// Keeps recordings for the shipped `RecordingWriter`. It outlives pttd.
@@ -72,16 +78,22 @@ final class SimulatedRecordings: RecordingStorage {
     /// A burst begins.
     ///
     /// - Returns: The label of its recording, by which it is found again.
-    func began(at now: Instant) -> RecordingLabel {
+    func began() -> RecordingLabel {
         lastNumber += 1
-        bursts[lastNumber] = RecordedBurst(began: now)
+        bursts[lastNumber] = RecordedBurst()
         return RecordingLabel(talker: "\(lastNumber)", channel: "channel", secondsSince1970: 1_795_000_000)
     }
 
     func took(_ packet: ReceivedFrame, _ label: RecordingLabel) {
         guard let number = Int(label.talker), let speech = Speech(packet.payload) else { return }
         if bursts[number]?.key == nil { bursts[number]?.key = BurstKey(speech) }
-        bursts[number]?.positions.insert(speech.position)
+        // A beginning that comes after all that is not waited for: it was not heard either.
+        if let (first, last) = bursts[number]?.span, speech.position < first,
+            last - first > UInt32(BurstTimeline.beginningSamples)
+        {
+            return
+        }
+        bursts[number]?.took(speech.position)
     }
 
     func ended(_ label: RecordingLabel, isDiscarded: Bool = false) {
