@@ -3,7 +3,7 @@ import MonotonicTime
 
 /// A timer that goes off once. Like a timer of the event loop, it has one time: a new one replaces the former one.
 final class Alarm {
-    private unowned let clock: MachineClock
+    private let clock: MachineClock
     /// Whose it is. It lives on while an entry of the queue is for it.
     private unowned let owner: AnyObject
     private let work: () -> Void
@@ -22,7 +22,7 @@ final class Alarm {
 
     /// Sets its time: the earlier one of two; nil: it does not go off.
     func set(_ time: Instant?, _ other: Instant? = nil) {
-        due = [time, other].compactMap(\.self).min()
+        due = time.map { min($0, other ?? $0) } ?? other
         guard let due, due < queued ?? Instant(nanoseconds: .max) else { return }
         number += 1
         queued = due

@@ -60,10 +60,11 @@ final class Device {
     /// Until when nobody can know that a button has come up.
     private var excusedUntil = Instant.zero
 
-    var world: World { fleet.world }
+    let world: World
 
     init(fleet: Fleet, number: Int) {
         self.fleet = fleet
+        world = fleet.world
         self.number = number
         name = "d\(number)"
         pin = PublicKeyPin((0..<PublicKeyPin.byteCount).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })!

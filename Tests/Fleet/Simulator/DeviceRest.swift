@@ -10,8 +10,8 @@ final class DeviceRest {
     private static let notice = Duration.milliseconds(30)
 
     private unowned let device: Device
-    private var world: World { device.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     private var calls = 0
     private var sleeps = 0
     /// pttd has been told that the machine goes to sleep, and not that it is awake again.
@@ -19,7 +19,11 @@ final class DeviceRest {
     /// Since when something else has the audio, as far as pttd was told; nil: nothing has.
     private(set) var isTakenSince: Instant?
 
-    init(device: Device) { self.device = device }
+    init(device: Device) {
+        self.device = device
+        world = device.world
+        clock = device.clock
+    }
 
     /// pttd starts, and is told how it is.
     func daemonCame(_ process: Process) {

@@ -127,6 +127,7 @@ public final class Fleet {
     ) -> Outcome {
         let fleet = Fleet(schedule, isTracing: isTracing, coverage: coverage)
         fleet.run()
+        defer { fleet.world.end() }
         return Outcome(
             violation: fleet.world.violation, trace: fleet.world.trace, steps: fleet.world.steps,
             transmissions: fleet.devices.reduce(0) { $0 + $1.processes.reduce(0) { $0 + $1.begins } },

@@ -5,7 +5,7 @@ import RelayProtocol
 
 /// Follows one relay's words. It keeps its own account and asks none of the rules.
 struct FloorWatch {
-    private unowned let world: World
+    private let world: World
     private var sources: [String: [MemberID: SSRC]] = [:]
     /// By the name of the channel, those who were granted the floor and whose bursts have not ended.
     private var talking: [String: Set<SSRC>] = [:]

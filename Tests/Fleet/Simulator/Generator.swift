@@ -41,7 +41,8 @@ extension Schedule {
         for replay in actions where replay.verb == .replay && random.chance(60) {
             for time in [6_000, 2_500] {
                 actions.append(
-                    ScheduledAction(at: replay.at - time, .relaykill, for: Int.random(in: 50...1_500, using: &random)))
+                    ScheduledAction(
+                        at: max(0, replay.at - time), .relaykill, for: Int.random(in: 50...1_500, using: &random)))
             }
         }
         // Whatever is pulled is held, most often.

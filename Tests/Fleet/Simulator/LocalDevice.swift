@@ -12,8 +12,8 @@ final class LocalDevice {
     private static let repeatInterval = Duration.milliseconds(250)
 
     private unowned let device: Device
-    private var world: World { device.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     private let facts: LocalDeviceFacts
     private var isPort: Bool { facts.isSerialPort }
     private var keys = KeyStateMachine()
@@ -29,6 +29,8 @@ final class LocalDevice {
 
     init(device: Device, number: Int) {
         self.device = device
+        world = device.world
+        clock = device.clock
         isUsed = device.fleet.schedule.actions.contains { action in
             (action.verb == .key || action.verb == .pull) && action.device == device.number && action.n % 2 == number
         }

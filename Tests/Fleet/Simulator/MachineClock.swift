@@ -8,7 +8,7 @@ final class MachineClock {
     /// Further from the true rate than the quartz of any machine, in parts per million.
     static let driftMax: Int64 = 300
 
-    private unowned let world: World
+    private let world: World
     private let origin: Instant
     private let drift: Int64
     /// How long the machine has slept, until it fell asleep last.
@@ -52,7 +52,9 @@ final class MachineClock {
     /// Does the work when the clock shows that time.
     func at(_ time: Instant, _ work: @escaping () -> Void) {
         world.at(worldTime(of: time)) { [self] in
-            whenAwake { [self] in if now < time { at(time, work) } else { work() } }
+            guard asleepSince == nil else { return waiting.append { [self] in at(time, work) } }
+            // It has slept meanwhile.
+            if now < time { at(time, work) } else { work() }
         }
     }
 

@@ -14,7 +14,7 @@ final class MachineNetwork {
     private static let aftermath = Duration.seconds(15)
 
     private unowned let device: Device
-    private var world: World { device.world }
+    private let world: World
     /// nil: it is on no network.
     private(set) var route: NetworkRoute?
     /// The network is there by all that the kernel knows, and carries nothing.
@@ -25,6 +25,7 @@ final class MachineNetwork {
 
     init(device: Device) {
         self.device = device
+        world = device.world
         route = nextRoute()
     }
 
@@ -143,8 +144,8 @@ final class LinkPath {
 
     private unowned let link: SimulatedLink
     private let device: Device
-    private var world: World { device.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     private var machine: PathStateMachine
     private lazy var alarm = Alarm(clock, of: self) { $0.handle(.deadline) }
     private var moves = 0
@@ -154,6 +155,8 @@ final class LinkPath {
     init(link: SimulatedLink, device: Device) {
         self.link = link
         self.device = device
+        world = device.world
+        clock = device.clock
         machine = PathStateMachine(route: device.network.route)
     }
 

@@ -56,8 +56,8 @@ final class Microphone {
     static let tail = Duration.milliseconds(200)
 
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     private(set) var rules = CaptureStateMachine()
     private var numbers: UInt32 = 0
     /// The burst whose output counts, and the one that was cut last.
@@ -84,7 +84,11 @@ final class Microphone {
         case failed(UInt32)
     }
 
-    init(process: Process) { self.process = process }
+    init(process: Process) {
+        self.process = process
+        world = process.world
+        clock = process.device.clock
+    }
 
     private var isBroken: Bool { world.now < process.device.microphoneBrokenUntil }
 

@@ -41,7 +41,7 @@ final class NearbySite {
     }
 
     private unowned let fleet: Fleet
-    private var world: World { fleet.world }
+    private let world: World
     private var random: SeededGenerator
     let channel: RelayChannelConfiguration
     let mediaKey = MediaKey(epoch: InvitationLink.mediaKeyEpoch, baseKey: [UInt8](repeating: 3, count: 32))!
@@ -60,6 +60,7 @@ final class NearbySite {
 
     init(fleet: Fleet, devices: Int) {
         self.fleet = fleet
+        world = fleet.world
         random = fleet.world.random("site")
         var channel = RelayChannelConfiguration(
             id: ChannelID("00000000-0000-4000-8000-0000000000aa")!, name: DisplayName("Crane 2")!,

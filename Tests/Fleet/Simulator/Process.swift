@@ -34,11 +34,12 @@ final class Process {
     /// Links that were made: each has random numbers of its own.
     var linksMade = 0
 
-    var world: World { device.world }
+    let world: World
     var name: String { device.name }
 
     init(device: Device, life: Int) {
         self.device = device
+        world = device.world
         self.life = life
         startedAt = device.world.now
         ledger = Ledger(process: self)

@@ -5,8 +5,8 @@ import MonotonicTime
 
 final class ProcessAccessories {
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     private(set) var machine: AccessoriesStateMachine
     private var pending: [AccessoriesStateMachine.Action] = []
     private var isCarryingOut = false
@@ -18,6 +18,8 @@ final class ProcessAccessories {
 
     init(process: Process) {
         self.process = process
+        world = process.world
+        clock = process.device.clock
         machine = AccessoriesStateMachine(
             process.device.buttons.map(\.configuration), library: process.device.fleet.library, takesKnownDevices: false
         )

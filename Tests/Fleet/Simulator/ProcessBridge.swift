@@ -13,8 +13,8 @@ final class ProcessBridge {
     typealias Answer = (PTChannelError?) -> Void
 
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     let uuid: ChannelUUID
     private let channel: ProcessChannel
     let link: SimulatedLink
@@ -27,6 +27,8 @@ final class ProcessBridge {
 
     init(process: Process, uuid: ChannelUUID, channel: ProcessChannel, link: SimulatedLink) {
         self.process = process
+        world = process.world
+        clock = process.device.clock
         self.uuid = uuid
         self.channel = channel
         self.link = link

@@ -10,8 +10,8 @@ final class ProcessChannel {
     typealias Answer = (PTChannelError?) -> Void
 
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     private(set) var machine: ChannelManagerStateMachine
     private(set) var listening = ListeningStateMachine()
     let microphone: Microphone
@@ -30,6 +30,8 @@ final class ProcessChannel {
 
     init(process: Process) {
         self.process = process
+        world = process.world
+        clock = process.device.clock
         machine = ChannelManagerStateMachine(
             configuration: .init(talkTimeLimit: Fleet.talkTimeLimit, talkTimeWarning: .seconds(3)),
             generator: process.world.random("tokens \(process.device.number) \(process.life)"))

@@ -14,8 +14,8 @@ typealias ChannelUUID = UUID
 
 final class ProcessDirector {
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     private var device: Device { process.device }
     private(set) var machine: ChannelDirectorStateMachine
     private let channel: ProcessChannel
@@ -28,6 +28,8 @@ final class ProcessDirector {
 
     init(process: Process, channel: ProcessChannel) {
         self.process = process
+        world = process.world
+        clock = process.device.clock
         self.channel = channel
         machine = ChannelDirectorStateMachine(
             channels: process.device.configured, relayCarriesPushes: false, isOpen: process.device.isOpen)

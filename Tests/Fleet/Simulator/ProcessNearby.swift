@@ -20,8 +20,8 @@ final class ProcessNearby {
     private unowned let process: Process
     let site: NearbySite
     private var device: Device { process.device }
-    private var world: World { process.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     /// The relay of this machine, while it hosts the channel.
     private(set) var host: SimulatedRelay?
     /// Those that drain: they go with pttd, too.
@@ -35,6 +35,8 @@ final class ProcessNearby {
 
     init(process: Process, site: NearbySite) {
         self.process = process
+        world = process.world
+        clock = process.device.clock
         self.site = site
     }
 

@@ -12,8 +12,8 @@ final class ProgramOnBus {
     private static let speaker = PTParticipant(name: "somebody", image: nil)
 
     private unowned let device: Device
-    private var world: World { device.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     let number: Int
     let name: String
     /// Its unique name while it runs.
@@ -27,6 +27,8 @@ final class ProgramOnBus {
 
     init(device: Device, number: Int) {
         self.device = device
+        world = device.world
+        clock = device.clock
         self.number = number
         name = number == 0 ? "org.example.Radio" : ""
     }

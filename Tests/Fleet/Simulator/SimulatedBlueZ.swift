@@ -8,8 +8,8 @@ import TestSupport
 /// BlueZ as one pttd sees it. It outlives pttd.
 final class SimulatedBlueZ {
     private unowned let device: Device
-    private var world: World { device.world }
-    private var clock: MachineClock { device.clock }
+    private let world: World
+    private let clock: MachineClock
     private var random: SeededGenerator
     private var devices: [DeviceIdentifier: DeviceFacts] = [:]
     private(set) var isServiceUp = true
@@ -33,6 +33,8 @@ final class SimulatedBlueZ {
 
     init(device: Device) {
         self.device = device
+        world = device.world
+        clock = device.clock
         random = device.world.random("bluez \(device.number)")
         for button in device.buttons { devices[button.id] = button.facts }
     }

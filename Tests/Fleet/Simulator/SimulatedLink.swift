@@ -14,8 +14,8 @@ final class SimulatedLink {
     unowned let device: Device
     /// The pttd that it belongs to: nothing happens when that is gone.
     unowned let process: Process
-    var world: World { device.world }
-    var clock: MachineClock { device.clock }
+    let world: World
+    let clock: MachineClock
     private(set) var core: RelayClientCore
     var connection: Connection?
     var attempt: UInt64 = 0
@@ -52,6 +52,8 @@ final class SimulatedLink {
 
     init(_ invitation: InvitationLink, device: Device, process: Process) {
         self.device = device
+        world = device.world
+        clock = device.clock
         self.process = process
         process.linksMade += 1
         core = RelayClientCore(

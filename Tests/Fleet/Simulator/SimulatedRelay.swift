@@ -8,7 +8,7 @@ import TestSupport
 
 /// A relay with three channels. Killed, or drained by its operator, it is there again with the same channels and new keys.
 final class SimulatedRelay {
-    private unowned let world: World
+    private let world: World
     private let clock: MachineClock
     private unowned let fleet: Fleet
     /// From 0; the invitations lead to the first one.

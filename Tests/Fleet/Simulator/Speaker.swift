@@ -7,8 +7,8 @@ import Vocabulary
 
 final class Speaker {
     private unowned let process: Process
-    private var world: World { process.world }
-    private var clock: MachineClock { process.device.clock }
+    private let world: World
+    private let clock: MachineClock
     /// Until when what each voice has got is heard.
     private var busy: [Int: Instant] = [:]
     private var ending: [Int: UInt64] = [:]
@@ -19,7 +19,11 @@ final class Speaker {
     /// The last tone or voice has been heard.
     var rested: () -> Void = {}
 
-    init(process: Process) { self.process = process }
+    init(process: Process) {
+        self.process = process
+        world = process.world
+        clock = process.device.clock
+    }
 
     private var isBroken: Bool { world.now < process.device.speakerBrokenUntil }
 

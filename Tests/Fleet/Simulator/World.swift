@@ -103,6 +103,9 @@ final class World {
         if violation == nil { now = max(now, end) }
     }
 
+    /// The run is over: what was still to come held everything.
+    func end() { heap = [] }
+
     // MARK: Telling
 
     /// Notes the first violation; later ones may be its consequences.
