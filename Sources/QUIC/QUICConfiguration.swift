@@ -47,8 +47,10 @@ public enum PeerVerification: Sendable {
 
 /// The secrets of a server that outlive a restart, so that tickets, tokens and stateless resets stay valid.
 public struct ServerKeys: Sendable, Equatable {
-    private static let ticketKeyLength = 64
-    private static let tokenKeyLength = 32
+    /// The bytes of the key that seals session tickets.
+    public static let ticketKeyLength = 64
+    /// The bytes of the key that seals address tokens.
+    public static let tokenKeyLength = 32
     /// The length of `bytes`.
     public static let length = ticketKeyLength + tokenKeyLength
 

@@ -93,6 +93,36 @@ public struct RelayTransportKeys: Sendable, Equatable {
     /// The same but for the key of the tickets by which clients return (0-RTT).
     public func withFreshTicketKey() -> RelayTransportKeys { RelayTransportKeys(keys: keys.withFreshTicketKey()) }
     private init(keys: ServerKeys) { self.keys = keys }
+
+    /// The secrets of a relay that runs on several machines, all of which have its key: a member returns to any of them with the ticket
+    /// of another one.
+    ///
+    /// They are derived from that key, so whoever has it can forge tickets. The key of the tickets is another one every
+    /// `ticketPeriod`, for machines that start in it.
+    ///
+    /// - Parameters:
+    ///   - identity: The relay's key.
+    ///   - seconds: The time of day, since 1970.
+    /// - Throws: `CryptographyError`.
+    public static func shared(by identity: Identity, at seconds: Int64) throws(CryptographyError) -> RelayTransportKeys
+    {
+        let hash = HashFunction.sha256
+        let secret = try hash.extract(keyMaterial: identity.privateKeyDER)
+        func derive(_ purpose: String, _ count: Int) throws(CryptographyError) -> [UInt8] {
+            try hash.expand(
+                pseudorandomKey: secret, info: Array("pttrelay cluster \(purpose)".utf8), byteCount: count)
+        }
+        let period = seconds / ticketPeriod
+        let tickets = try derive("tickets \(period)", ServerKeys.ticketKeyLength)
+        guard let keys = ServerKeys(bytes: tickets + (try derive("tokens", ServerKeys.tokenKeyLength))) else {
+            preconditionFailure("both keys have their length")
+        }
+        return RelayTransportKeys(keys: keys)
+    }
+
+    /// How long a key of tickets is in use, in seconds: a week.
+    public static let ticketPeriod: Int64 = 7 * 86_400
+
     /// The secrets stored earlier; `nil` when they are damaged.
     public init?(bytes: [UInt8]) {
         guard let keys = ServerKeys(bytes: bytes) else { return nil }

@@ -85,7 +85,8 @@ struct RelayState {
         let store = try records(directory, of: isClusterNode ? nil : known?.identity)
         // Last: who has a key has records, too.
         let identity = try known?.identity ?? makeIdentity(directory, beside: store, logger)
-        let keys = transportKeys(directory + transportFile, logger)
+        // Those of a node are derived from the relay's key when it serves.
+        let keys = isClusterNode ? nil : transportKeys(directory + transportFile, logger)
         return try RelayState(
             identity: identity, keys: keys, store: store, directory: directory, lock: lock, logger: logger)
     }
@@ -356,7 +357,7 @@ struct RelayState {
 
     /// An attacker with the ticket key could forge tickets of any member, so a start replaces a key that is older than
     /// this, in seconds. (GnuTLS derives the keys in use from it, which rotate; a ticket is valid for 6 hours.)
-    private static let ticketKeyLifetime = 7 * 86_400
+    private static let ticketKeyLifetime = Int(RelayTransportKeys.ticketPeriod)
 
     /// Seconds since the file was written; 0 when the clock says that it is in the future (a machine without a battery).
     private static func age(of path: String) -> Int {

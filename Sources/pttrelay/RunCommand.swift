@@ -196,7 +196,8 @@ struct RunCommand: ParsableCommand {
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
-            transportKeys: state.transportKeys ?? .generate())
+            transportKeys: node == nil
+                ? state.transportKeys ?? .generate() : try .shared(by: state.identity, at: Int64(time(nil))))
         configuration.limits = settings.limits
         StartNeeds(
             connections: settings.limits.connections, keptBytes: settings.limits.keptBytes,

@@ -99,6 +99,33 @@ extension RelayClient {
         await other.server.stop()
     }
 
+    @Test func `the ticket of one relay of a cluster is good at another one`() async throws {
+        let identity = TestRelay.identity
+        let relay = try await TestRelay(keys: .shared(by: identity, at: 1_795_000_000))
+        let memory = ResumptionMemory()
+        let client = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
+        try await client.untilReady()
+        try await untilTicket(memory, client)
+        let start = client.recorder.events.count
+        // Another process, which has nothing but the relay's key, started a little later.
+        let other = try await restart(relay, keys: .shared(by: identity, at: 1_795_000_060))
+        try await client.untilReady(from: start)
+        #expect(await client.client.quic?.connection.earlyData == .accepted)
+        await other.server.stop()
+    }
+
+    @Test func `keys that a cluster shares come from the relay's key and the week`() throws {
+        let (one, other) = (TestRelay.identity, try Identity(generating: "another relay"))
+        let week = RelayTransportKeys.ticketPeriod
+        let keys = try RelayTransportKeys.shared(by: one, at: 10 * week)
+        #expect(try RelayTransportKeys.shared(by: one, at: 11 * week - 1) == keys)
+        let next = try RelayTransportKeys.shared(by: one, at: 11 * week)
+        #expect(next.bytes.prefix(64) != keys.bytes.prefix(64))
+        #expect(next.bytes.suffix(32) == keys.bytes.suffix(32), "resets and address tokens stay valid")
+        let strange = try RelayTransportKeys.shared(by: other, at: 10 * week)
+        #expect(strange.bytes.prefix(64) != keys.bytes.prefix(64) && strange.bytes.suffix(32) != keys.bytes.suffix(32))
+    }
+
     @Test func `an invitation that was changed meanwhile does not open the channel to who returns`() async throws {
         let keys = RelayTransportKeys.generate()
         let relay = try await TestRelay(keys: keys)
