@@ -94,3 +94,12 @@ struct RecordingQueue {
         gathered = []
     }
 }
+
+extension ReceivedFrame {
+    /// A frame of own speech, as it is recorded. Positions jump where the microphone lost samples; so do the numbers.
+    public init(own frame: OutgoingFrame) {
+        self.init(
+            sequence: UInt16(truncatingIfNeeded: frame.position / max(1, frame.samples)), timestamp: frame.position,
+            payload: frame.payload, receivedAt: frame.capturedAt)
+    }
+}

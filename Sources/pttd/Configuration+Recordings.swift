@@ -69,13 +69,7 @@ extension Recorder {
         case .ownFrame(let frame, let channel):
             guard includesOwn else { return }
             if frame.isFirst { began(.own, label(name, channel)) }
-            // Positions jump where the microphone lost samples; so do the numbers.
-            let number = frame.position / max(1, frame.samples)
-            packet(
-                .own,
-                ReceivedFrame(
-                    sequence: UInt16(truncatingIfNeeded: number), timestamp: frame.position, payload: frame.payload,
-                    receivedAt: frame.capturedAt))
+            packet(.own, ReceivedFrame(own: frame))
         case .ownEnded(let erased): if erased { discarded(.own) } else { ended(.own) }
         }
     }

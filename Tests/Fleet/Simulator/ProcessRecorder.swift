@@ -40,12 +40,7 @@ final class ProcessRecorder {
             handOver(queue.othersEnded(waiting: waiting))
         case .ownFrame(let frame, _):
             if frame.isFirst { began(.own) }
-            let number = frame.position / max(1, frame.samples)
-            packet(
-                .own,
-                ReceivedFrame(
-                    sequence: UInt16(truncatingIfNeeded: number), timestamp: frame.position, payload: frame.payload,
-                    receivedAt: frame.capturedAt))
+            packet(.own, ReceivedFrame(own: frame))
         case .ownEnded(let erased):
             guard erased else { return ended(.own) }
             forget(.own, isDiscarded: true)
