@@ -107,8 +107,12 @@ extension SimulatedLink {
         guard let early else { return }
         self.early = nil
         guard made.takesEarlyData else { return send(early.message) }
+        let sentAt = world.now
         made.lastUp = made.path.reliable(up: true)
-        world.at(made.lastUp) { [device] in made.relay.confirmed(made, pin: device.pin) }
+        world.at(made.lastUp) { [self, device, process] in
+            guard isRepeated(on: made, by: process, since: sentAt) else { return }
+            made.relay.confirmed(made, pin: device.pin)
+        }
     }
 
     func leavePath() {

@@ -280,13 +280,16 @@ final class SimulatedLink {
             let sentAt = world.now
             connection.lastUp = max(connection.lastUp + .nanoseconds(1), connection.path.reliable(up: true))
             world.at(connection.lastUp) { [self] in
-                // Nobody repeats what a pttd had not got through when it was killed, or gave the connection up.
-                guard process.isAlive && connection.isOpenAtClient || world.now < sentAt + .seconds(1)
-                else { return }
+                guard isRepeated(on: connection, by: process, since: sentAt) else { return }
                 relay.receive(parsed, on: connection)
                 acknowledge(connection, device)
             }
         }
+    }
+
+    /// Nobody repeats what a pttd had not got through when it was killed, or gave the connection up.
+    func isRepeated(on connection: Connection, by process: Process, since sentAt: Instant) -> Bool {
+        process.isAlive && connection.isOpenAtClient || world.now < sentAt + .seconds(1)
     }
 
     /// The relay's end has it, and says so.
