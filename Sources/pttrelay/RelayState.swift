@@ -34,7 +34,7 @@ struct RelayState {
     /// The relay's key, which invitations name.
     let identity: Identity
     /// The transport's secrets, with which a restarted relay informs its former members that their connections are
-    /// gone. Nil where the state is opened only for reading, which must not change them.
+    /// gone. Nil where the state is opened only for reading, which must not change them, and of a node of a cluster, which derives them.
     let transportKeys: RelayTransportKeys?
     /// Channels, invitations and members.
     let store: RelayStore
