@@ -119,6 +119,8 @@ final class Connection {
     var isReplay = false
     /// The relay has taken the join that came with the first packet.
     var takesEarlyData = false
+    /// The relay has the end of the handshake. Before, it can read nothing but early data.
+    var isConfirmed = false
     /// Takes what the relay says, where no link does: the connection of a question.
     var question: ((ServerMessage) -> Void)?
     /// The machine's route that its socket uses.

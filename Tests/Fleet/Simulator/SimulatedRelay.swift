@@ -241,8 +241,9 @@ final class SimulatedRelay {
                 connection.takesEarlyData = true
                 answered(connection)
                 handle(.greeted(connection.id, pin))
-                receive(early.message, on: connection)
+                take(early.message, on: connection)
             } else {
+                connection.isConfirmed = true
                 handle(.connected(connection.id, pin))
                 answered(connection)
             }
@@ -252,20 +253,24 @@ final class SimulatedRelay {
     /// The client of a connection that began with early data has completed its handshake.
     func confirmed(_ connection: Connection, pin: PublicKeyPin) {
         act { [self] in
-            if connections[connection.id] === connection { handle(.connected(connection.id, pin)) }
+            guard connections[connection.id] === connection else { return }
+            connection.isConfirmed = true
+            handle(.connected(connection.id, pin))
         }
     }
 
     func receive(_ message: ClientMessage, on connection: Connection) {
-        act { [self] in
-            guard connections[connection.id] === connection else { return }
-            if case .floorRequest(let request) = message {
-                watch.asked(request, by: MemberID(fleet.devices[connection.device].pin))
-            }
-            isReplaying = connection.isReplay
-            handle(.message(connection.id, message))
-            isReplaying = false
+        act { [self] in if connection.isConfirmed { take(message, on: connection) } }
+    }
+
+    private func take(_ message: ClientMessage, on connection: Connection) {
+        guard connections[connection.id] === connection else { return }
+        if case .floorRequest(let request) = message {
+            watch.asked(request, by: MemberID(fleet.devices[connection.device].pin))
         }
+        isReplaying = connection.isReplay
+        handle(.message(connection.id, message))
+        isReplaying = false
     }
 
     /// A client asks whether it is heard by its new path.
@@ -280,7 +285,7 @@ final class SimulatedRelay {
 
     func receive(media datagram: [UInt8], on connection: Connection) {
         act { [self] in
-            guard connections[connection.id] === connection else { return }
+            guard connections[connection.id] === connection, connection.isConfirmed else { return }
             guard let header = datagram.withUnsafeBytes({ MediaPacketHeader(parsing: $0) }) else {
                 return world.fail("I7", "a packet of device \(connection.device) cannot be read by the relay")
             }
