@@ -92,6 +92,9 @@ final class Process {
         // What waited for the floor, and an emergency that insists for as long as anything is held, begin later than their press.
         if channel.machine.transmission?.captureStart == .afterGoAhead || device.isEmergencyDown { return }
         if director.bridge?.machine.emergencyRetry != nil { return }
+        // An emergency control counts after a while, and may have come up untold by then.
+        let isUrgent = director.bridge?.machine.key.isUrgent == true
+        if isUrgent, device.buttons.contains(where: \.hasLostRelease) { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {
             world.fail("I1", "\(name) begins to transmit for an old press")
