@@ -24,11 +24,11 @@ extension Device {
     }
 
     /// The relay has taken the floor from it for somebody more important: on a healthy network it knows that soon.
-    func isOverridden(_ request: FloorRequestID, by relay: SimulatedRelay) {
+    func isOverridden(_ request: FloorRequestID, on channel: String, by relay: SimulatedRelay) {
         guard let process, let connection = link?.connection, connection.relay === relay,
             let burst = process.channel.machine.transmission,
-            // A burst that waited in the network may be over at its talker.
-            link?.lastRequest == request
+            // A burst that waited in the network may be over at its talker, who may have left that channel.
+            link?.lastRequest == request, process.director.machine.active?.descriptor.name == channel
         else { return }
         let now = world.now
         world.after(Self.overrideLimit) { [self] in

@@ -370,8 +370,8 @@ final class SimulatedRelay {
             watch.noted(milestone) { name in
                 core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
             }
-            if case .floorRevoked(_, let member, let request, .preempted) = milestone {
-                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request, by: self)
+            if case .floorRevoked(let channel, let member, let request, .preempted) = milestone {
+                fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request, on: channel.text, by: self)
             }
             world.note(name, "\(milestone)")
         }
