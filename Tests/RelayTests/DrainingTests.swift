@@ -141,6 +141,20 @@ import Vocabulary
         #expect(core.isDrained)
     }
 
+    @Test mutating func `who was welcomed for early data is told where to go on, too`() {
+        let successor = RelayPlace("next.example:4433")!
+        let (welcomed, silent) = (ConnectionID(number: 6), ConnectionID(number: 7))
+        _ = core.handle(.greeted(welcomed, .numbered(5)), at: now)
+        let early = core.handle(.message(welcomed, yard.joinMessage("Member 5")), at: now)
+        #expect(early.welcome(for: welcomed) != nil)
+        _ = core.handle(.greeted(silent, .numbered(6)), at: now)
+        let actions = core.handle(.drain(to: successor), at: now)
+        #expect(actions.sent(to: welcomed) == [.successor(successor)])
+        #expect(actions.sent(to: silent).isEmpty)
+        let completed = core.handle(.connected(welcomed, .numbered(5)), at: now)
+        #expect(closed(completed) == [welcomed])
+    }
+
     @Test mutating func `an emergency is granted to the end`() {
         _ = ask(0)
         _ = media(0, 1)

@@ -88,6 +88,11 @@ struct RelayConnections: Sendable {
         }.keys.sorted()
     }
 
+    /// The connections that were welcomed for their early data and have not completed their handshake, the oldest first.
+    var welcomedEarly: [ConnectionID] {
+        known.filter { if case .greeted(.welcomed) = $0.value.state { true } else { false } }.keys.sorted()
+    }
+
     /// A connection was made; false: there are too many.
     mutating func insert(
         _ id: ConnectionID, of member: MemberID, _ state: State, carriesMedia: Bool, at now: Instant

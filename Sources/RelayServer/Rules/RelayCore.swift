@@ -221,9 +221,12 @@ public struct RelayCore: Sendable {
         case .drain(let successor):
             guard !isDraining else { return [] }
             isDraining = true
-            return channels.indices.flatMap { number in
-                on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
-            }
+            let early = shared.connections.welcomedEarly
+            let toldEarly: [Action] = early.isEmpty ? [] : successor.map { [.send(.successor($0), to: early)] } ?? []
+            return toldEarly
+                + channels.indices.flatMap { number in
+                    on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
+                }
         case .shutDown: return shutDown(at: now)
         case .deadline: return deadline(at: now)
         }

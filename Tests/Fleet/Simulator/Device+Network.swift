@@ -47,14 +47,14 @@ extension Device {
         clock.whenAwake { [self] in
             let wasMember = link?.connection === connection && link?.isReady == true
             link?.isLost(connection, RelayLinkError(closedWith: code.rawValue, text))
-            if code == .goingDown, wasMember { isSentAway(by: connection.relay) }
+            if code == .goingDown, wasMember { isSentAway(by: connection) }
         }
     }
 
     /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
-    private func isSentAway(by relay: SimulatedRelay) {
-        guard let process, let link, let successor = fleet.relay(named: relay.successor), successor.isServing,
-            link.hasBeenSent(to: successor)
+    private func isSentAway(by connection: Connection) {
+        guard let process, let link, let successor = fleet.relay(named: connection.relay.successor),
+            successor.isServing, link.hasBeenSent(to: successor, by: connection)
         else { return }
         let now = world.now
         let path = fleet.path(of: self, to: successor)

@@ -107,7 +107,7 @@ final class Device {
         guard let killed = process else { return }
         world.note(name, losesPower ? "the machine has no power" : "pttd is killed")
         killed.kill()
-        recordings.hasTrouble()
+        recordings.writerIsGone()
         if killed.nearby?.host != nil { fleet.expectNextHost(after: self) }
         killed.nearby?.kill(saysGoodbye: !losesPower)
         if losesPower { fleet.site?.forgetAll(number) }
@@ -122,9 +122,9 @@ final class Device {
 
     // MARK: What people do
 
-    /// Something is held whose release the kernel tells.
+    /// For pttd, something is held whose release the kernel tells.
     var holdsWithoutBluetoothd: Bool {
-        locals.contains(where: \.isDown) || buttons.contains { $0.isStream && $0.isDown }
+        locals.contains(where: \.isDown) || buttons.contains { $0.isStream && ($0.isDown || $0.hasLostRelease) }
     }
 
     var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }

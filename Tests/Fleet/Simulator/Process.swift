@@ -103,6 +103,7 @@ final class Process {
 
     /// What must hold after every step.
     func check() {
+        let device = device
         // While the machine sleeps it does nothing that could be wrong.
         guard device.clock.asleepSince == nil else { return }
         let (now, shown) = (world.now, device.clock.now)

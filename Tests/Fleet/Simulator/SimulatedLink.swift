@@ -42,8 +42,8 @@ final class SimulatedLink {
     private var granted: BurstID?
     /// The identifiers of those on the channel, by what was told of them.
     private(set) var members: Set<String> = []
-    /// Where the relay said last that it is to go on.
-    private var namedPlace: RelayPlace?
+    /// Where a relay said last that it is to go on, and over which connection.
+    private var named: (place: RelayPlace, by: Connection)?
     /// Told how it is with the host of a channel nearby.
     private var hostHandler: ((RelayHostEvent) -> Void)?
     private var isVerifying = false
@@ -95,8 +95,10 @@ final class SimulatedLink {
         call(.abort)
     }
 
-    /// Whether its relay has named this one as the place to go on.
-    func hasBeenSent(to relay: SimulatedRelay) -> Bool { namedPlace == relay.place }
+    /// Whether the relay at the other end of a connection has named this one as the place to go on.
+    func hasBeenSent(to relay: SimulatedRelay, by connection: Connection) -> Bool {
+        named?.by === connection && named?.place == relay.place
+    }
 
     // MARK: Hosts of a channel nearby
 
@@ -187,7 +189,7 @@ final class SimulatedLink {
         connection.heard = clock.now
         device.fleet.coverage.record("link.message", state: isReady ? "ready" : "notReady", event: message)
         if case .successor(let place) = message {
-            namedPlace = place
+            named = (place, connection)
             tellOfHost(.sent)
         }
         take(.message(message))
