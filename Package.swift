@@ -334,7 +334,7 @@ let package = Package(
             "RelayServer", named: "Relay",
             [
                 "RelayClient", "RelayWeb", "WebSockets", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol",
-                "SFrame", "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", log,
+                "SFrame", "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", "CNgtcp2", log,
             ]),
         tests("RelayWeb", named: "RelayWeb", [.product(name: "NIOHTTP1", package: "swift-nio")]),
         tests(
@@ -417,7 +417,7 @@ let package = Package(
             [
                 "Accessories", "Audio", "BusTestSupport", "DaemonAPI", "PTTBus", "PushToTalkCore", "DBus", "Vocabulary",
                 "MonotonicTime",
-                "Reactor",
+                "Reactor", "RelayClient", "RelayProtocol", "RelayServer", "Cryptography", "pttd",
                 log,
             ]),
 

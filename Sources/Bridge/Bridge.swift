@@ -256,6 +256,7 @@ public actor Bridge {
         case .abortBurst: link?.assumeIsolated { $0.abortBurst() }
         case .endedBySystem: handler?(.endedBySystem)
         case .channelEnded(let words): handler?(.channelEnded(words))
+        case .relayUnanswered(let words): logger.notice("\(words)")
         case .report(let error):
             logger.notice("not transmitted", metadata: ["why": "\(error.explanation)"])
             handler?(.failed(error))

@@ -77,6 +77,8 @@ extension BridgeStateMachine {
         case endedBySystem
         /// The channel's creator has deleted it; why, in words.
         case channelEnded(String)
+        /// The relay has not answered the first attempt yet; in words for the log.
+        case relayUnanswered(String)
         /// Tell those who watch that a begin was refused, or a transmission ended by something else than a release.
         case report(PTChannelError)
     }

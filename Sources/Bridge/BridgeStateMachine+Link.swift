@@ -6,9 +6,9 @@ import RelayClient
 import Vocabulary
 
 extension BridgeStateMachine {
-    mutating func heard(_ event: RelayLinkEvent) {
+    mutating func heard(_ event: RelayLinkEvent, at now: Instant) {
         switch event {
-        case .state(let state): linkChanged(to: state)
+        case .state(let state): linkChanged(to: state, at: now)
         case .transmissionEnded(let ended, let end, _) where ended == burst: burstEnded(end)
         // The floor is taken before the first packet comes: the sound device opens meanwhile.
         case .floorTaken(let member):
@@ -42,8 +42,9 @@ extension BridgeStateMachine {
         }
     }
 
-    private mutating func linkChanged(to state: RelayLinkState) {
+    private mutating func linkChanged(to state: RelayLinkState, at now: Instant) {
         isLinkComing = state.mayBeReadySoon
+        unansweredAt = nil
         let status: PTServiceStatus
         switch state {
         case .ready:
@@ -53,6 +54,7 @@ extension BridgeStateMachine {
             (status, linkDetail) = (.ready, "")
         case .connecting:
             let last = lastFailure.map { "; the last try: \($0)" } ?? ""
+            if lastFailure == nil { unansweredAt = now + Self.unansweredAfter }
             (status, linkDetail) = (.connecting, "connecting to the relay\(last)")
         case .unavailable(let error, _):
             lastFailure = "\(error)"
@@ -74,6 +76,15 @@ extension BridgeStateMachine {
         heldStatus = nil
         linkStatus = status
         tellStatus()
+    }
+
+    /// The first attempt lasts: until it fails, nothing else says why there is no link.
+    mutating func reportUnanswered(at now: Instant) {
+        guard let due = unansweredAt, due <= now else { return }
+        unansweredAt = nil
+        let seconds = Self.unansweredAfter.components.seconds
+        linkDetail = "connecting to the relay; \(RelayLinkError.unreachable("nothing for \(seconds) s"))"
+        actions.append(.relayUnanswered(linkDetail))
     }
 
     private mutating func expectLoss(_ percent: Int) {

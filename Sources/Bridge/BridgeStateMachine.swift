@@ -58,6 +58,10 @@ public struct BridgeStateMachine: Sendable {
     var expectedLoss = 0
     /// Why the link was lost or not made, until it is ready.
     var lastFailure: String?
+    /// A relay that has not answered for so long is reported. One that is only far away has answered by then.
+    static let unansweredAfter = Duration.seconds(2)
+    /// When it is reported that the relay does not answer; nil: that is reported, or there is nothing to report.
+    var unansweredAt: Instant?
     /// Why the service is not ready, in words for the user; empty when it is.
     public var serviceDetail: String {
         linkDetail.isEmpty && programStatus != .ready ? "the channel's program says so" : linkDetail
@@ -93,7 +97,10 @@ public struct BridgeStateMachine: Sendable {
     public func isPressed(by holder: TalkKey.Holder) -> Bool { key.isPressed(by: holder) }
 
     /// When the machine wants `Event.deadlineReached`; nil: it waits for events only.
-    public var nextDeadline: Instant? { emergencyRetry?.nextDeadline }
+    public var nextDeadline: Instant? {
+        guard let retry = emergencyRetry?.nextDeadline else { return unansweredAt }
+        return min(retry, unansweredAt ?? retry)
+    }
 
     /// Handles an event and returns the actions to carry out, in order.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -114,10 +121,12 @@ public struct BridgeStateMachine: Sendable {
         case .callback(let callback): told(callback)
         case .notice(let notice): noticed(notice, at: now)
         case .link(let event):
-            heard(event)
+            heard(event, at: now)
             if event.mayFreeTheFloor { retryEmergency(at: now) }
         case .burstBegun(let burst): self.burst = burst
-        case .deadlineReached: emergencyRetryIsDue(at: now)
+        case .deadlineReached:
+            emergencyRetryIsDue(at: now)
+            reportUnanswered(at: now)
         case .closed: if key.isHeld { endedBySystem() }
         }
         defer { actions.removeAll(keepingCapacity: true) }

@@ -189,6 +189,11 @@ public actor DaemonAPI {
         await update(\.speakerProblem, speakerProblem, "speaker's problem")
     }
 
+    /// Why the active channel would not be restored after a restart, in words; empty: it would be.
+    public func update(restorationProblem: String) async {
+        await update(\.restorationProblem, restorationProblem, "restoration problem")
+    }
+
     /// The names of the configured channels, in their order.
     public func update(channels: [String]) async { await update(\.channels, channels, "configured channels") }
 

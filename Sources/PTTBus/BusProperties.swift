@@ -95,6 +95,8 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var microphoneProblem = ""
     /// Why nothing can be heard; empty while it can, as far as is known.
     public var speakerProblem = ""
+    /// Why the active channel would not be restored after a restart; empty while it would be.
+    public var restorationProblem = ""
 
     /// The interface whose properties these are.
     public static let interface = PTTBus.managerInterface
@@ -106,6 +108,6 @@ public struct ManagerProperties: BusProperties, Hashable {
     public static let table: [BusProperty<Self>] = [
         .init("Version", \.version), .init("ActiveChannel", \.activeChannel), .init("Channels", \.channels),
         .init("Call", \.call), .init("MicrophoneProblem", \.microphoneProblem),
-        .init("SpeakerProblem", \.speakerProblem),
+        .init("SpeakerProblem", \.speakerProblem), .init("RestorationProblem", \.restorationProblem),
     ]
 }

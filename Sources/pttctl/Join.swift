@@ -78,6 +78,8 @@ struct Join: AsyncParsableCommand {
                 shown = now
             }
             try Self.tell(shown, json: json)
+            let problem = await daemon.snapshot.manager.restorationProblem
+            guard problem.isEmpty else { throw Failure("\(shown.name) is joined, but \(problem)") }
             if await !daemon.snapshot.manager.channels.contains(shown.name) { Self.tellOfRestart(shown.name) }
         }
     }
@@ -144,8 +146,10 @@ struct Leave: AsyncParsableCommand {
                         + "'pttctl leave' without a UUID leaves it")
             }
             try await daemon.leaveChannel(uuid ?? UUID(uuidString: properties.uuid))
-            if json { return Console.say(try jsonText(properties)) }
-            Console.say("left \(properties.name) (\(properties.uuid))")
+            Console.say(json ? try jsonText(properties) : "left \(properties.name) (\(properties.uuid))")
+            try await daemon.refresh()
+            let problem = await daemon.snapshot.manager.restorationProblem
+            guard problem.isEmpty else { throw Failure("\(properties.name) is left, but \(problem)") }
         }
     }
 }

@@ -47,6 +47,7 @@ struct Status: AsyncParsableCommand {
         let manager = snapshot.manager
         if !manager.microphoneProblem.isEmpty { lines.append("Microphone   \(manager.microphoneProblem)") }
         if !manager.speakerProblem.isEmpty { lines.append("Speaker      \(manager.speakerProblem)") }
+        if !manager.restorationProblem.isEmpty { lines.append("Restart      \(manager.restorationProblem)") }
         if !snapshot.manager.call.isEmpty { lines.append("Call         \(snapshot.manager.call)") }
         let accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
         if accessories.isEmpty { lines.append("Accessories  none configured") }
@@ -105,6 +106,8 @@ struct StatusDocument: Codable {
     /// Why the microphone, or the speaker, cannot be used; empty while it can.
     var microphoneProblem: String
     var speakerProblem: String
+    /// Why the channel would not be joined again after a restart; empty while it would be.
+    var restorationProblem: String
     /// The UUID of the channel that is joined; absent while there is none.
     var activeChannel: String?
     var channels: [ChannelProperties]
@@ -115,6 +118,7 @@ struct StatusDocument: Codable {
         call = snapshot.manager.call
         microphoneProblem = snapshot.manager.microphoneProblem
         speakerProblem = snapshot.manager.speakerProblem
+        restorationProblem = snapshot.manager.restorationProblem
         activeChannel = snapshot.activeChannel?.properties.uuid
         channels = snapshot.channels.sorted { $0.key < $1.key }.map(\.value)
         accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)

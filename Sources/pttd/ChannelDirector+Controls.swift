@@ -127,9 +127,15 @@ extension ChannelDirector: DaemonControls {
         if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
-        await records.untilKept()
+        await untilKept()
         guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
         return uuid
+    }
+
+    /// Returns when the disk has taken what was changed, and what it says is on the bus.
+    private func untilKept() async {
+        await records.untilKept()
+        if restorationProblem != nil { await dependencies?.publish() }
     }
 
     func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
@@ -139,7 +145,7 @@ extension ChannelDirector: DaemonControls {
         if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
-        await records.untilKept()
+        await untilKept()
         guard let uuid = machine.active?.uuid else { throw Self.noChannel }
         return uuid
     }
@@ -154,7 +160,7 @@ extension ChannelDirector: DaemonControls {
             fail(caller) { .failedToLeaveChannel(channel, error) }
             throw error
         }
-        await records.untilKept()
+        await untilKept()
     }
 
     /// Reports a request that was refused before the channel manager was asked to the program's delegate.

@@ -94,6 +94,9 @@ actor ChannelDirector {
         )
     }
 
+    /// Why the next start would find another channel than the active one, in words; nil: it would not.
+    var restorationProblem: String? { records.assumeIsolated { $0.problem } }
+
     /// The active channel, unless it is one of the configuration.
     var activeJoined: UUID? { machine.active.flatMap { $0.isConfigured ? nil : $0.uuid } }
 
@@ -111,6 +114,8 @@ actor ChannelDirector {
         let hasChoice = machine.channels.count > 1
         let kept = await records.load(hasChoice: hasChoice) { [weak self] in
             self?.assumeIsolated { $0.currentRecord } ?? .init(record: nil, isTalking: false)
+        } problemChanged: { [weak self] in
+            self?.assumeIsolated { $0.dependencies?.handler(.changed) }
         }
         var restored = kept.restored.map { ChannelMembership($0) }
         if let uuid = restored?.uuid, let link = hosted[ChannelID(uuid)] { restored?.link = link }

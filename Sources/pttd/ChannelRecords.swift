@@ -28,9 +28,11 @@ actor ChannelRecords {
     private let choiceWriter: LatestValueWriter<RestorationRecord>
     private let logger: Logger
     private var current: @Sendable () -> Current = { Current(record: nil, isTalking: false) }
+    private var problemChanged: @Sendable () -> Void = {}
+    /// Why the next start would find another channel than the active one, in words for the user; nil: it would not.
+    private(set) var problem: String?
     private var upkeep = RecordUpkeep()
     private var timer: EventLoop.Timer?
-    private var hasDiskRefused = false
     /// The last record is being kept, while somebody talks, too.
     private var isEnding = false
     /// No record is kept any more.
@@ -58,10 +60,11 @@ actor ChannelRecords {
     /// - Parameters:
     ///   - hasChoice: Whether there are several configured channels.
     ///   - current: Called on the loop whenever a record is due.
+    ///   - problemChanged: Called on the loop when `problem` is another one.
     func load(
-        hasChoice: Bool, current: @escaping @Sendable () -> Current
+        hasChoice: Bool, current: @escaping @Sendable () -> Current, problemChanged: @escaping @Sendable () -> Void
     ) -> (restored: RestorationRecord?, chosen: UUID?) {
-        self.current = current
+        (self.current, self.problemChanged) = (current, problemChanged)
         let kept = store.load()
         let choice = hasChoice ? choices.load() : nil
         for problem in [kept.problem, choice?.problem] {
@@ -125,16 +128,18 @@ actor ChannelRecords {
     }
 
     private func kept(_ step: RecordUpkeep.Step, _ error: RestorationStoreError?) {
-        if let error {
+        let before = problem
+        problem = error.map { error in
             let what =
                 switch step {
                 case .save: "the channel will not be restored after a restart"
                 case .remove: "a channel that was left may be joined again after a restart"
                 }
             // Once is enough to be told of a disk that goes on refusing.
-            logger.log(level: hasDiskRefused ? .debug : .error, "\(what)", metadata: ["why": "\(error)"])
+            logger.log(level: before == nil ? .error : .debug, "\(what)", metadata: ["why": "\(error)"])
+            return "\(what): \(error)"
         }
-        hasDiskRefused = error != nil
+        if problem != before { problemChanged() }
         upkeep.did(isOver: error?.isFinal ?? true, at: .now)
         timer?.cancel()
         guard !hasEnded else { return }

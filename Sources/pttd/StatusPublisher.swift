@@ -49,6 +49,7 @@ actor StatusPublisher {
     /// The modules at one moment, and who is to be told of it.
     private struct Seen {
         var channel: (snapshot: ChannelServiceSnapshot, detail: String, owner: String, path: RelayPath?)
+        var restorationProblem: String
         var failures: [PTChannelError]
         var waiting: [CheckedContinuation<Void, Never>]
     }
@@ -109,12 +110,14 @@ actor StatusPublisher {
         isLookPosted = false
         looks += 1
         let channel = await director.shown
+        let restorationProblem = await director.restorationProblem
         showFeedback(channel.snapshot)
         tellBatteries()
         guard isServed else { return }
         let earlier = seen
         seen = Seen(
-            channel: channel, failures: Array(((earlier?.failures ?? []) + failures).suffix(Self.failuresMax)),
+            channel: channel, restorationProblem: restorationProblem ?? "",
+            failures: Array(((earlier?.failures ?? []) + failures).suffix(Self.failuresMax)),
             waiting: (earlier?.waiting ?? []) + waiting)
         (failures, waiting) = ([], [])
         guard !isPublishing else { return }
@@ -207,6 +210,7 @@ actor StatusPublisher {
         await api.update(call: snapshot.calls.map(\.description).joined(separator: "; "))
         await api.update(
             microphoneProblem: snapshot.microphoneProblem ?? "", speakerProblem: snapshot.speakerProblem ?? "")
+        await api.update(restorationProblem: now.restorationProblem)
         if let administrator { await api.update(accessories: await administrator.properties) }
         for error in now.failures { await api.transmissionFailed(error) }
     }

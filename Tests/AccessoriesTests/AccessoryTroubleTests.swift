@@ -46,11 +46,16 @@ private struct Daemon {
     let service: AccessoryService
     let connection: DBusConnection
     let events = Recorder<AccessoryEvent>()
+    /// Controls that went down or came up, and when that was told.
+    let edges = Recorder<(source: AccessorySource, isDown: Bool, told: Instant)>()
 
     init(_ fixture: BusFixture, _ settings: AccessorySettings) async throws {
         connection = try await fixture.connect()
-        let events = events
-        service = AccessoryService(settings: settings, bus: connection, logger: fixture.logger) { events.record($0) }
+        let (events, edges) = (events, edges)
+        service = AccessoryService(settings: settings, bus: connection, logger: fixture.logger) { event in
+            if case .control(let source, let isDown, _) = event { edges.record((source, isDown, .now)) }
+            events.record(event)
+        }
         try await service.start()
     }
 
@@ -121,6 +126,45 @@ private let two = AccessoryConfiguration(id: AccessoryID("two"), address: "C4:00
                 try await eventually(.seconds(10)) {
                     await service.statuses.first { $0.id.text == "one" }?.problem == nil
                 })
+            await daemon.stop()
+        }
+    }
+
+    /// The edges of another button wait 100 ms at most. A machine that halts may be late with one of ten.
+    @Test func anotherButtonsEdgesDoNotWaitForAFlood() async throws {
+        try await withScene([try peripheral("one", "ptt-z", 0), try peripheral("two", "aina-v2", 1)]) { scene in
+            let daemon = try await scene.daemon([one, two])
+            try await daemon.ready("one")
+            try await daemon.ready("two")
+            let isOver = Mutex(false)
+            let flood = Task {
+                while !Task.isCancelled { _ = await scene.fake.perform("one flood 2001") }
+                isOver.withLock { $0 = true }
+            }
+            try await Task.sleep(for: .milliseconds(300))
+            var delays: [Duration] = []
+            for round in 0..<10 {
+                for isDown in [true, false] {
+                    let answer = await scene.fake.perform(isDown ? "two press" : "two release")
+                    let stamp = try #require(answer.split(separator: " ").first { $0.hasPrefix("t=") }?.dropFirst(2))
+                    let sent = Instant(nanoseconds: try #require(Int64(stamp)))
+                    let count = delays.count + 1
+                    let edges = try await daemon.edges.wait { $0.count { $0.source.accessory == two.id } >= count }
+                        .filter { $0.source.accessory == two.id }
+                    try #require(edges.count == count && edges[count - 1].isDown == isDown, "round \(round): \(edges)")
+                    delays.append(edges[count - 1].told - sent)
+                }
+            }
+            #expect(!isOver.withLock { $0 })
+            let problem = await daemon.status("one")?.problem
+            #expect(problem?.contains("values a second") == true, "\(problem ?? "none")")
+            flood.cancel()
+            await flood.value
+            let late = delays.filter { $0 > .milliseconds(100) }
+            print(
+                "edges beside a flood: \(delays.sorted()[delays.count / 2].milliseconds) ms in the median, \(delays.max()!.milliseconds) at most"
+            )
+            #expect(late.count <= 2 && delays.allSatisfy { $0 < .seconds(1) }, "\(delays)")
             await daemon.stop()
         }
     }

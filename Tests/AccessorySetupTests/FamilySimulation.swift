@@ -33,7 +33,7 @@ struct FamilyResult: Sendable {
     var missesRepeats = false
 
     var isSafe: Bool { !missesRepeats && openedByOthers == 0 && openWithoutTalk <= FamilySimulation.lateMax }
-    var works: Bool { rule != nil && aloneHeard == alone }
+    var works: Bool { rule != nil && alone > 0 && aloneHeard == alone }
 }
 
 struct FamilySimulation {
@@ -215,7 +215,10 @@ struct FamilySimulation {
         while next(until: settled) != nil {}
         var user = FamilyUser(profile, isToggle: rule.isToggleOnly)
         for press in planPresses() { plan(.key(press.key, isDown: press.isDown), in: press.delay) }
-        let end = now + .seconds(50)
+        // Once by itself: the others have come up by then.
+        plan(.key(0, isDown: true), in: .seconds(49))
+        plan(.key(0, isDown: false), in: .seconds(50))
+        let end = now + .seconds(52)
         while now < end {
             let tick = min(end, now + .milliseconds(100), user.nextDeadline ?? end)
             let observation = next(until: max(tick, now))

@@ -175,10 +175,6 @@ class Kills:
 def run(options, out, build):
     programs = options.programs.split(",") if options.programs else PROGRAMS
     session = Session(out, build, options.seed, 1 + options.kills * len(programs) / 20, has_spare=True)
-    if session.relay.relay.policy.limit_interval:
-        # Quicker than any fault of the field; rounds of a plan take the limit as it is.
-        print("not taken here: the start limit of the relay's unit")
-        session.relay.relay.policy.limit_interval = 0
     session.wait_ready()
     kills = Kills(session, options.seed)
     kills.prepare()

@@ -20,6 +20,10 @@ struct KeyKind: Sendable, CustomTestStringConvertible {
     static let all = [
         p256,
         KeyKind(testDescription: "ECDSA P-384", algorithm: GNUTLS_PK_ECDSA, bits: curve(GNUTLS_ECC_CURVE_SECP384R1)),
+        KeyKind(testDescription: "ECDSA P-521", algorithm: GNUTLS_PK_ECDSA, bits: curve(GNUTLS_ECC_CURVE_SECP521R1)),
+        KeyKind(
+            testDescription: "Ed448", algorithm: GNUTLS_PK_EDDSA_ED448, bits: curve(GNUTLS_ECC_CURVE_ED448),
+            digest: GNUTLS_DIG_SHAKE_256),
         KeyKind(
             testDescription: "Ed25519", algorithm: GNUTLS_PK_EDDSA_ED25519, bits: curve(GNUTLS_ECC_CURVE_ED25519),
             digest: GNUTLS_DIG_SHA512),

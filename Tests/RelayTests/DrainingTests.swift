@@ -173,6 +173,18 @@ import Vocabulary
         #expect(closed(core.handle(.deadline, at: now)) == [ids[0], ids[1]])
     }
 
+    @Test func `the log has the end of a burst in words`() {
+        let reasons: [FloorControlStateMachine.EndReason] = [
+            .released, .left, .restarted, .revoked(.talkTimeLimit), .revoked(.noMedia), .revoked(.heldUp),
+            .revoked(.preempted), .revoked(.noPermission),
+        ]
+        for reason in reasons {
+            #expect(reason.words.contains(" ") || reason == .released, "\(reason.words)")
+            #expect(!reason.words.contains { "(.:".contains($0) }, "\(reason.words)")
+        }
+        #expect(Set(reasons.map(\.words)).count == reasons.count)
+    }
+
     // MARK: Rules
 
     private func sent(_ actions: [RelayCore.Action], _ match: (ServerMessage) -> Bool) -> [ConnectionID] {

@@ -16,6 +16,34 @@ import Vocabulary
     private static let bound = HearingWatch.answerTimeout + .milliseconds(400)
     private static let times = [1, 3, 5, 6, 8, 12, 30]
 
+    @Test func `a member that goes while its turn is overdue is told of like any other talker`() {
+        let yard = RelayChannelConfiguration.yard(FloorRules(hasQueue: true))
+        var core = RelayCore(channels: [yard], random: SeededGenerator(seed: 1))
+        let ids = (1...3).map { ConnectionID(number: UInt64($0)) }
+        var now = Instant(nanoseconds: 1_000_000_000)
+        for id in ids { _ = core.enter(id, by: yard.joinMessage("Member \(id.number)"), at: now) }
+        let epoch = UInt64(core.channels[0].keys.present.epoch) << 48
+        for id in ids.prefix(2) {
+            let request = ClientMessage.FloorRequest(
+                requestID: .first, keyID: epoch | id.number << 24 | 1, mayQueue: true)
+            _ = core.handle(.message(id, .floorRequest(request)), at: now)
+        }
+        // The first one says nothing: its time is over when the second one goes.
+        now = now + .seconds(30)
+        let actions = core.handle(.disconnected(ids[1]), at: now)
+        let granted = actions.count { if case .note(.floorGranted) = $0 { true } else { false } }
+        let ended = actions.count { if case .note(.burstEnded) = $0 { true } else { false } }
+        #expect(
+            granted == 1 && ended == 2, "the first one's end, and the grant and the end of the second one: \(actions)")
+        let told = actions.sent(to: ids[2]).filter {
+            switch $0 {
+            case .floorTaken, .floorIdle: true
+            default: false
+            }
+        }
+        #expect(told.count == 3, "\(told)")
+    }
+
     /// Three members; the first one talks for 40 s, in frames of 20 ms, unless it is told to stop.
     private struct Scene {
         let world: SimulatedWorld

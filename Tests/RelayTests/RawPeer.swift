@@ -1,10 +1,12 @@
 // A client of the relay without any rules: sends what a test wants, also what no client may send.
+import CNgtcp2
 import Cryptography
 import Logging
 import MonotonicTime
-import QUIC
 import Reactor
 import RelayProtocol
+
+@testable import QUIC
 
 /// A QUIC connection to a relay with everything it receives recorded.
 final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Sendable {
@@ -89,6 +91,15 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
 
     /// Ends the sending side of the control stream.
     func finish() async throws { try await loop.run { [self] in stream?.finish() } }
+
+    /// Takes nothing more of the control stream (STOP_SENDING), and goes on sending.
+    func stopTaking() async throws {
+        try await loop.run { [self] in
+            guard let connection, let conn = connection.conn, let stream else { return }
+            _ = ptt_shutdown_stream_read(conn, stream.id, 7)
+            endpoint?.markDirty(connection)
+        }
+    }
 
     /// Abandons both directions of the control stream.
     func reset() async throws { try await loop.run { [self] in stream?.reset(errorCode: 7) } }

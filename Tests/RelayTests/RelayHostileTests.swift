@@ -234,15 +234,23 @@ import Vocabulary
         await relay.server.stop()
     }
 
-    @Test(arguments: [true, false])
-    func `closing the control stream is leaving, in good order or by a reset`(isReset: Bool) async throws {
+    enum StreamEnd: CaseIterable { case finished, reset, notTaken }
+
+    @Test(arguments: StreamEnd.allCases)
+    func `closing the control stream is leaving: in good order, by a reset, or by taking nothing more`(
+        how: StreamEnd
+    ) async throws {
         let relay = try await TestRelay()
         let bob = try await TestClient.joined("Bob", relay)
         let (mallory, welcome) = try await RawPeer.joined("Mallory", relay)
         let key = UInt64(welcome.mediaKey!.epoch) << 48 | 79
         try await mallory.send(.floorRequest(.init(requestID: .first, keyID: key)))
         try await mallory.recorder.wait("the grant") { if case .message(.floorGranted) = $0 { true } else { nil } }
-        if isReset { try await mallory.reset() } else { try await mallory.finish() }
+        switch how {
+        case .finished: try await mallory.finish()
+        case .reset: try await mallory.reset()
+        case .notTaken: try await mallory.stopTaking()
+        }
         try await bob.recorder.wait("the leave") { if case .memberLeft = $0 { true } else { nil } }
         try await bob.recorder.wait("the floor's end") { $0 == .floorIdle ? true : nil }
         #expect(try await mallory.closeCode() == RelayCloseCode.none)

@@ -28,6 +28,16 @@ class PackagingTests(unittest.TestCase):
         named = {line.strip().rstrip(",").split(" ")[0] for line in control.splitlines()}
         self.assertEqual(named - {"debhelper-compat", "dh-sequence-installsysusers"}, set(wanted))
 
+    def test_services_are_started_again_after_any_end_but_a_mistake(self):
+        """With Type=dbus, a lost connection to the bus looks like a good end, which Restart=on-failure leaves alone."""
+        for name in ["pttd.service", "pttrelay.service", "user/pttd.service"]:
+            unit = (ROOT / "systemd" / name).read_text()
+            with self.subTest(name):
+                self.assertRegex(unit, r"(?m)^Restart=always$")
+                self.assertRegex(unit, r"(?m)^StartLimitIntervalSec=0$")
+                self.assertRegex(unit, r"(?m)^RestartPreventExitStatus=78 64$")
+                self.assertRegex(unit, r"(?m)^WatchdogSec=\d+$")
+
     def test_a_manifest_of_the_tarball_names_no_address(self):
         source = (ROOT / "debian/tools/dist").read_text().removesuffix('if __name__ == "__main__":\n    main()\n')
         dist = {"__file__": str(ROOT / "debian/tools/dist"), "__name__": "dist"}

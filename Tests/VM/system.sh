@@ -77,6 +77,19 @@ if [ "$boot" = first ]; then
   refused call busctl --system call org.pttd /org/pttd org.pttd.Manager1 ListInhibitors
   refused monitor pttctl monitor --bus system
 
+  # --- a stranger's signals of 5 MB to pttd itself: the policy of org.pttd keeps them away, and no press is lost
+  pid=$(systemctl show -P MainPID pttd)
+  as stranger python3 $harness/flood_signals.py org.pttd > /tmp/flood 2>&1 & flood=$!
+  check "a stranger sends signals of 5 MB" until_true 30 grep -q '^3 signals' /tmp/flood || cat /tmp/flood
+  held=0
+  for n in 1 2 3 4 5 6 7 8; do
+    as worker pttctl talk --for 1 --bus system > /tmp/talk 2>&1 && held=$((held + 1)) || cat /tmp/talk
+  done
+  say "beside a stranger's flood, $(tail -1 /tmp/flood), $held of 8 presses held"
+  check "all presses hold beside a stranger's signals" [ $held = 8 ]
+  check "pttd is the same process" [ "$(systemctl show -P MainPID pttd)" = "$pid" ]
+  kill $flood; wait $flood 2>/dev/null
+
   # --- monitor: what happens is seen as it happens (the bus lets root alone monitor messages of others; signals are everybody's)
   as worker pttctl monitor --bus system > /tmp/monitor.worker &
   busctl --system monitor org.pttd > /tmp/monitor.root 2>&1 &

@@ -4,6 +4,7 @@ import DBus
 import DaemonAPI
 import PTTBus
 import PushToTalkCore
+import RelayClient
 import Testing
 
 @testable import pttctl
@@ -34,8 +35,7 @@ import Testing
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon.start(fixture)
             for refusal in [
-                "the relay at this address has another key than the link names",
-                "the relay refused the invitation: it is not known",
+                "\(RelayLinkError.wrongRelayKey)", "\(RelayLinkError.invitationRefused("it is not known"))",
             ] {
                 await daemon.joinsLead(to: "connecting", refusal)
                 let process = try Program.start(fixture, ["join", link])

@@ -1,5 +1,6 @@
 // The real `pttd` at its start: damaged files, pipes, and another one on the same state.
 import BusTestSupport
+import DBus
 import Files
 import FoundationEssentials
 import Glibc
@@ -31,6 +32,7 @@ import Testing
 
     @Test(arguments: [
         "identity.pem", "accessories.toml", "channel", "chosen-channel", "resumption", "profiles.d/x.toml",
+        "nearby-channels", "headsets",
     ])
     func `a pipe in place of a file of its state keeps it neither from starting nor from ending`(name: String)
         async throws
@@ -54,6 +56,43 @@ import Testing
         let daemon = try DaemonProcess(["--config", path], log: directory.path + "/pttd.log")
         #expect(daemon.status() == 78)
         #expect(log(directory).contains("\(path): cannot be read: it is a pipe"), "\(log(directory))")
+    }
+
+    @Test func `a check names a microphone that is not there`() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/pttd.toml"
+        try AtomicFile.write(Array("[audio]\nmicrophone = \"hw:99\"\n".utf8), to: path)
+        let daemon = try DaemonProcess(
+            ["--check", "--config", path, "--state", directory.path], log: directory.path + "/pttd.log")
+        #expect(daemon.status() == 78)
+        #expect(log(directory).contains("audio.microphone: "), "\(log(directory))")
+    }
+
+    @Test func `both buses have one connection where they are one bus, and it owns the name that the policy protects`()
+        async throws
+    {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try DaemonProcess.start(fixture, in: directory, audio: "[nearby]\nbluetooth = false")
+            #expect(try await isReady(directory))
+            let bus = try await fixture.connect()
+            func ask(_ member: String, _ name: String? = nil) async throws -> DBusValue? {
+                try await bus.call(
+                    destination: "org.freedesktop.DBus", path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus", method: member, arguments: name.map { [.string($0)] } ?? []
+                ).first
+            }
+            var own: [String] = []
+            for case .string(let name) in try await ask("ListNames")?.arrayValue ?? [] where name.hasPrefix(":") {
+                if case .uint32(UInt32(daemon.identifier))? = try await ask("GetConnectionUnixProcessID", name) {
+                    own.append(name)
+                }
+            }
+            #expect(own.count == 1, "\(own)")
+            #expect(try await ask("GetNameOwner", "org.pttd") == own.first.map { .string($0) })
+            await bus.close()
+            #expect(daemon.status(after: SIGTERM) == 0)
+        }
     }
 
     @Test func `a second daemon on the same state says who has it, takes its time to end, and disturbs nothing`()

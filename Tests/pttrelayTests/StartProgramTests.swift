@@ -49,7 +49,9 @@ import Testing
         let folder = try StateFolder()
         #expect(try await run(folder).status == 0)
         let required = ["identity.pem", "relay.sqlite", "pttrelay.toml"]
-        for name in required + ["transport.key", "operator.token", "push-server.pem", "control"] {
+        for name in required + [
+            "transport.key", "operator.token", "api.token", "connections", "push-server.pem", "control",
+        ] {
             let path = folder.path + "/" + name
             let kept = folder.path + "/kept"
             let isThere = rename(path, kept) == 0

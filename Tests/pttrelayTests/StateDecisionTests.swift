@@ -34,13 +34,15 @@ import Testing
         return result
     }
 
-    private static let files = ["identity.pem", "transport.key", "operator.token", "push-server.pem", "relay.sqlite"]
+    private static let files = [
+        "identity.pem", "transport.key", "operator.token", "api.token", "push-server.pem", "relay.sqlite",
+    ]
 
     /// A relay's state after a first start.
     private func made(_ folder: StateFolder) throws -> (identity: Identity, files: [String: [UInt8]]) {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         _ = try state.channels(named: ["Team"])
-        _ = state.operatorToken(quiet("state"))
+        _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
         _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
         let identity = state.identity
         var files: [String: [UInt8]] = [:]
@@ -70,7 +72,7 @@ import Testing
             let place = "\(name), round \(round)"
             do {
                 let state = try RelayState.open(folder.path, logger: quiet("state"))
-                _ = state.operatorToken(quiet("state"))
+                _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
                 _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                 #expect(state.identity.pin == identity.pin, "\(place): the relay has another key")
                 #expect(try state.store.channels().count == 1, "\(place): the relay has other records")
@@ -131,7 +133,7 @@ import Testing
                 defer { rmdir(path) }
                 do {
                     let state = try RelayState.open(folder.path, logger: quiet("state"))
-                    _ = state.operatorToken(quiet("state"))
+                    _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
                     _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                     #expect(folder.names.contains("\(name).damaged-1"))
                     rmdir("\(path).damaged-1")

@@ -131,7 +131,9 @@ struct RelayChannel: Sendable {
     private mutating func takeOut(_ id: ConnectionID, _ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
         guard let ssrc = members[id]?.ssrc else { return [] }
         shared.secrets.release(ssrc)
-        return members.remove(id) + apply(.left(ssrc: ssrc), at: now) + succession.withdraw(id, configuration)
+        // Held up, the relay may hear of the end of a member whose turn has come before: all is told in the order in which it was due.
+        let overdue = endOverdue(at: now)
+        return overdue + members.remove(id) + apply(.left(ssrc: ssrc), at: now) + succession.withdraw(id, configuration)
     }
 
     /// A member may do more, or less, from now on.

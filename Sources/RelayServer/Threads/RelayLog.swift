@@ -136,7 +136,7 @@ final class RelayLog {
 
 extension FloorControlStateMachine.EndReason {
     /// The reason as the log has it.
-    fileprivate var words: String {
+    var words: String {
         switch self {
         case .released: "released"
         case .revoked(.talkTimeLimit): "the talk-time limit"

@@ -54,7 +54,10 @@ extension NearbyChannels {
     func linkMade(_ client: RelayClient, to link: InvitationLink) {
         let id = link.channel
         successions.removeValue(forKey: id)?.end()
-        guard record.joined.contains("\(id)"), hosts[id] == nil, link.mediaKey != nil else { return }
+        // What this machine hosts in place of somebody else, it hosts by the rules of the link before.
+        let orphan = successor(of: id)
+        if let orphan { Task { await end(orphan) } }
+        guard record.joined.contains("\(id)"), hosts[id] == nil || orphan != nil, link.mediaKey != nil else { return }
         let kept = record.membership(of: id).flatMap { $0.identity.pin == link.pin ? $0 : nil }
         let succession = ChannelSuccession(client, to: link, secrets: kept) { [weak self] action in
             self?.assumeIsolated { $0.carryOut(action, of: id) }

@@ -28,7 +28,9 @@ extension Device {
         guard let process, let connection = link?.connection, connection.relay === relay,
             let burst = process.channel.machine.transmission,
             // A burst that waited in the network may be over at its talker, who may have left that channel.
-            link?.lastRequest == request, process.director.machine.active?.descriptor.name == channel
+            link?.lastRequest == request, process.director.machine.active?.descriptor.name == channel,
+            // An earlier burst of it may still be on its way, and the request of this one may wait for that.
+            link?.openBursts.count == 1
         else { return }
         let now = world.now
         world.after(Self.overrideLimit) { [self] in

@@ -57,6 +57,7 @@ final class Device {
     private var callers: [Int: Int] = [:]
     private(set) var rest: DeviceRest!
     private var lastUp = Instant.zero
+    private var emergencyUp = Instant.zero
     /// Until when nobody can know that a button has come up.
     private var excusedUntil = Instant.zero
 
@@ -129,6 +130,9 @@ final class Device {
 
     var isEmergencyDown: Bool { buttons.contains { $0.isDown(.emergency) } }
 
+    /// pttd may not know yet that an emergency control has come up.
+    var isEmergencyUpNews: Bool { world.now < max(emergencyUp + .milliseconds(50), excusedUntil) }
+
     private var isAnythingDown: Bool {
         buttons.contains(where: \.isDown) || callers.values.contains { $0 > 0 }
             || programs.contains(where: \.isTransmitting) || locals.contains(where: \.isDown)
@@ -159,6 +163,7 @@ final class Device {
         button.toldAt = world.now
         world.note(name, "finger \(isPress ? "holds" : "leaves") \(key) of button \(button.number)")
         if !isPress { lastUp = world.now }
+        if !isPress, key == .emergency { emergencyUp = world.now }
         let isTold = bluez.notify(button, button.value(isRepetition: false))
         if isTold { button.hasLostRelease = false } else if !isPress { lostRelease(button) }
         excuseHang()

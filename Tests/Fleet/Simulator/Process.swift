@@ -94,7 +94,7 @@ final class Process {
         if director.bridge?.machine.emergencyRetry != nil { return }
         // An emergency control counts after a while, and may have come up untold by then.
         let isUrgent = director.bridge?.machine.key.isUrgent == true
-        if isUrgent, device.buttons.contains(where: \.hasLostRelease) { return }
+        if isUrgent, device.isEmergencyUpNews || device.buttons.contains(where: \.hasLostRelease) { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {
             world.fail("I1", "\(name) begins to transmit for an old press")
@@ -125,8 +125,8 @@ final class Process {
         if let bridge = director.bridge {
             if let wrong = bridge.link.resumption.check(at: shown) { world.fail("I2", "\(name): \(wrong)") }
             if bridge.link.openBursts.count > 6 { world.fail("I8", "\(name): \(bridge.link.openBursts.count) bursts") }
-            // Who slept through the ends of bursts takes them for going on, until nothing has come of them for a while.
-            let mayHearMore = now < device.clock.wokeAt + .seconds(5)
+            // Who slept, or was cut off, through the ends of bursts takes them for going on, until nothing has come of them for a while.
+            let mayHearMore = now < max(device.clock.wokeAt, device.path.troubledUntil) + .seconds(5)
             if bridge.machine.speakers.count > max(1, bridge.machine.talkersAllowed), !mayHearMore {
                 world.fail("I8", "\(name) hears \(bridge.machine.speakers.count) at once")
             }

@@ -141,6 +141,7 @@ final class ProcessBridge {
         case .abortBurst: link.abortBurst()
         case .endedBySystem: process.accessories.handle(.transmissionEnded)
         case .channelEnded: process.director.channelEnded()
+        case .relayUnanswered: break
         case .report(let error): world.note(process.name, "reports: \(error.code) \(error.explanation)")
         }
     }

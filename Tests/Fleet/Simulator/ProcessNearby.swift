@@ -132,6 +132,10 @@ final class ProcessNearby {
     func linkMade(_ link: SimulatedLink) {
         endSuccession()
         self.link = link
+        if let hosted, hosted.generation > 0 {
+            site.withdraw(device.number, saysGoodbye: true)
+            endHost(movingTo: nil)
+        }
         guard device.memory.isJoined, host == nil else { return }
         secrets = device.memory.secrets
         machine = SuccessionStateMachine(generation: secrets?.generation ?? 0, at: clock.now)

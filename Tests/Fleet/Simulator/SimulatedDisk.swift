@@ -55,7 +55,8 @@ final class SimulatedDisk: RestorationFiles, @unchecked Sendable {
             self.trouble = nil
         }
         guard trouble == .rotten, var bytes = files["/state/channel"], !bytes.isEmpty else { return }
-        bytes[bytes.count / 2] ^= 1
+        // Another bit each time: the same one twice would be as it was.
+        bytes[(bytes.count / 2 + troubles) % bytes.count] ^= 1
         files["/state/channel"] = bytes
         // What cannot be read is set aside.
         expected = nil

@@ -1,0 +1,51 @@
+// The real `pttd` with a speaker that is not there: whoever asks is not told that all is well.
+import BusTestSupport
+import DBus
+import FoundationEssentials
+import Glibc
+import PTTBus
+import Testing
+
+@testable import pttd
+
+@Suite(.timeLimit(.minutes(1))) struct SoundProblemTests {
+    @Test func `a speaker that cannot be opened is told once something was to be heard`() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let configuration = """
+                [daemon]
+                bus = "\(fixture.bus.address)"
+                bluez-bus = "\(fixture.bus.address)"
+                [audio]
+                microphone = "wav:\(try directory.silence())"
+                speaker = "hw:99"
+                """
+            try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))
+            let daemon = try DaemonProcess(
+                ["--config", directory.path + "/pttd.toml", "--state", directory.path],
+                log: directory.path + "/pttd.log")
+            #expect(
+                try await eventually {
+                    let client = try? await DaemonClient.find(
+                        on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+                    await client?.close()
+                    return client != nil
+                })
+            let client = try await DaemonClient.find(
+                on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+            #expect(try await eventually { try await client.active()?.serviceStatus == "ready" })
+            // The tone that says that the microphone is open.
+            try await client.beginTransmitting()
+            #expect(
+                try await eventually {
+                    try await client.refresh()
+                    return await client.snapshot.manager.speakerProblem.contains("hw:99")
+                })
+            #expect(try await client.active()?.serviceStatusDetail.contains("hw:99") == true)
+            #expect(try await client.active()?.transmitting == true, "speaking works")
+            try await client.stopTransmitting()
+            await client.close()
+            #expect(daemon.status(after: SIGTERM) == 0)
+        }
+    }
+}
