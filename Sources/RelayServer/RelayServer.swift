@@ -43,9 +43,9 @@ public struct RelayServerConfiguration: Sendable {
     /// Secrets of the transport; keep them across restarts (`RelayTransportKeys.bytes`), so that clients learn of a
     /// restart with their next packet.
     public var transportKeys: RelayTransportKeys
-    /// Called on the relay's loop when connections have come, gone or moved, at most every `placesInterval`. Its argument makes the text
-    /// to keep: a line of 200 bytes at most for each connection. That takes a while for thousands, so call the argument on a thread that
-    /// may wait. The next start gets the text as `formerPlaces`. Nil: nobody keeps it.
+    /// Called on the relay's loop when connections have come, gone or moved: 50 ms later, or, after five times in a row, at most every
+    /// `placesInterval`. Its argument makes the text to keep: a line of 200 bytes at most for each connection. That takes a while for
+    /// thousands, so call the argument on a thread that may wait. The next start gets the text as `formerPlaces`. Nil: nobody keeps it.
     public var keepPlaces: (@Sendable (_ text: @escaping @Sendable () -> String) -> Void)?
     /// See `keepPlaces`.
     public var placesInterval: Duration = .seconds(2)

@@ -122,6 +122,21 @@ import Testing
         await relay.server.stop()
     }
 
+    @Test func `the first changes are kept at once, and only those of a crowd wait for the interval`() async throws {
+        let kept = Kept()
+        let relay = try await TestRelay {
+            $0.keepPlaces = { kept.keep($0()) }
+            $0.placesInterval = .seconds(60)
+        }
+        var members: [TestClient] = []
+        for number in 1...4 {
+            members.append(try await TestClient.joined("Member \(number)", relay))
+            try await kept.wait(for: number)
+        }
+        #expect(members.count == kept.count)
+        await relay.server.stop()
+    }
+
     @Test func `the text for the file is made and written by the thread that may wait`() async throws {
         let folder = try TemporaryFolder()
         let disk = try EventLoop(name: "disk")

@@ -23,6 +23,12 @@ final class RelayEngine: @unchecked Sendable {
     let logger: Logger
     /// Where connections are; nil where nobody keeps that.
     private(set) var places: ConnectionPlaces?
+    /// Times that they may be kept without waiting for the interval.
+    private var placesBudget: TokenBucket?
+    /// As many as that in a row: the members of a small channel come back one after the other.
+    private static let placesBurst = 5
+    /// What changes within this time is kept at once.
+    private static let placesPause = Duration.milliseconds(50)
     /// Whether it goes down as soon as nobody talks any more.
     private(set) var isDraining = false
     private var drainedShards: Set<Int> = []
@@ -246,15 +252,19 @@ final class RelayEngine: @unchecked Sendable {
 
     // MARK: Places of connections
 
-    /// Has `keep` called a moment after it has changed where the connections are.
+    /// Has `keep` called when it has changed where the connections are: soon after a few changes, and else once in an interval.
     private func keepPlaces(
         every interval: Duration, _ keep: @escaping @Sendable (_ text: @escaping @Sendable () -> String) -> Void
     ) {
         let loop = loop
+        placesBudget = TokenBucket(depth: Self.placesBurst, every: interval, at: .now)
         places = ConnectionPlaces { [weak self] in
             loop.execute { [weak self] in
-                loop.schedule(after: interval) { [weak self] in
-                    guard let places = self?.places else { return }
+                let soon = Instant.now + min(interval, Self.placesPause)
+                guard let due = self?.placesBudget?.nextToken(at: .now) else { return }
+                loop.schedule(at: max(due, soon)) { [weak self] in
+                    guard let self, let places else { return }
+                    _ = placesBudget?.take(at: .now)
                     keep { places.take() }
                 }
             }
