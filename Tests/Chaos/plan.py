@@ -54,7 +54,7 @@ def kinds():
     for program in (PTTD, BUS, BLUEZ, SOUND):
         found.append(("kill", False, lambda r, p=program: (p,)))
         found.append(("stop", False, with_(program, 0.3, 2.5)))
-    found += [("kill", False, lambda r: (PTTD,)), ("kill", True, lambda r: (RELAYS,)), ("stop", True, with_(RELAYS, 0.3, 2.5))]
+    found += [("kill", False, lambda r: (PTTD,)), ("kill", True, lambda r: (RELAYS,)), ("stop", True, with_(RELAYS, 0.3, 9))]
     for is_relay in (False, True):
         found += [("full", is_relay, for_(0.5, 2.5)), ("memory", is_relay, for_(0.5, 2)), ("clock", is_relay, clock)]
     found += [("descriptors", False, with_(PTTD, 0.5, 2)), ("descriptors", True, with_(RELAYS, 0.5, 2)),

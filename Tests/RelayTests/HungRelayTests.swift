@@ -16,11 +16,12 @@ import Vocabulary
     private static let bound = HearingWatch.answerTimeout + .milliseconds(400)
     private static let times = [1, 3, 5, 6, 8, 12, 30]
 
-    @Test func `a member that goes while its turn is overdue is told of like any other talker`() {
+    /// The first of three members has the floor and says nothing, the second one waits, and the relay is held up beyond the first one's time.
+    private func overdue() -> (core: RelayCore, ids: [ConnectionID], now: Instant) {
         let yard = RelayChannelConfiguration.yard(FloorRules(hasQueue: true))
         var core = RelayCore(channels: [yard], random: SeededGenerator(seed: 1))
         let ids = (1...3).map { ConnectionID(number: UInt64($0)) }
-        var now = Instant(nanoseconds: 1_000_000_000)
+        let now = Instant(nanoseconds: 1_000_000_000)
         for id in ids { _ = core.enter(id, by: yard.joinMessage("Member \(id.number)"), at: now) }
         let epoch = UInt64(core.channels[0].keys.present.epoch) << 48
         for id in ids.prefix(2) {
@@ -28,13 +29,16 @@ import Vocabulary
                 requestID: .first, keyID: epoch | id.number << 24 | 1, mayQueue: true)
             _ = core.handle(.message(id, .floorRequest(request)), at: now)
         }
-        // The first one says nothing: its time is over when the second one goes.
-        now = now + .seconds(30)
+        return (core, ids, now + .seconds(30))
+    }
+
+    @Test func `a member that goes while its turn is overdue is told of like any other talker`() {
+        let (made, ids, due) = overdue()
+        var (core, now) = (made, due)
         let actions = core.handle(.disconnected(ids[1]), at: now)
         let granted = actions.count { if case .note(.floorGranted) = $0 { true } else { false } }
         let ended = actions.count { if case .note(.burstEnded) = $0 { true } else { false } }
-        #expect(
-            granted == 1 && ended == 2, "the first one's end, and the grant and the end of the second one: \(actions)")
+        #expect(granted == 1 && ended == 2, "the first end, and the grant and the end of the second: \(actions)")
         let told = actions.sent(to: ids[2]).filter {
             switch $0 {
             case .floorTaken, .floorIdle: true
@@ -42,6 +46,23 @@ import Vocabulary
             }
         }
         #expect(told.count == 3, "\(told)")
+        now = now + .seconds(1)
+        #expect(core.handle(.deadline, at: now).isEmpty)
+    }
+
+    @Test func `a member whose turn is overdue when the relay is told to drain gets it, and is not denied`() {
+        let (made, ids, due) = overdue()
+        var (core, now) = (made, due)
+        let told = core.handle(.drain(to: nil), at: now).sent(to: ids[1])
+        #expect(told.contains { if case .floorGranted = $0 { true } else { false } }, "\(told)")
+        #expect(!told.contains { if case .floorDeny = $0 { true } else { false } }, "\(told)")
+        #expect(!core.isDrained)
+        let gone = core.handle(.disconnected(ids[1]), at: now)
+        now = now + RelayCore.closingTime
+        let closed = (gone + core.handle(.deadline, at: now)).count {
+            if case .close(_, .goingDown, _) = $0 { true } else { false }
+        }
+        #expect(closed == 2 && core.isDrained)
     }
 
     /// Three members; the first one talks for 40 s, in frames of 20 ms, unless it is told to stop.

@@ -335,8 +335,9 @@ struct RelayChannel: Sendable {
 
     /// Those on it are to go once nobody talks and they know the successor. Only emergencies are granted the floor from now on.
     mutating func drain(to successor: RelayPlace?, at now: Instant) -> [RelayAction] {
+        // Held up, the relay may be told to drain after the turn of somebody who waits has come.
+        var actions = endOverdue(at: now)
         closesAt = successor == nil ? now : now + RelayCore.closingTime
-        var actions: [RelayAction] = []
         if let successor, !isDeserted { actions.append(.send(.successor(successor), to: everyone)) }
         // From behind, so that nobody moves up only to be turned away.
         for request in floor.waiting.reversed() where !request.isEmergency {

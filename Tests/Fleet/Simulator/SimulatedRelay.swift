@@ -183,8 +183,9 @@ final class SimulatedRelay {
         }
         act { [self] in
             downTime = time
-            watch.isDraining = true
+            // What was due before is still granted. Where nobody is, it goes down at once.
             handle(.drain(to: successor))
+            if generation == self.generation { watch.isDraining = true }
         }
     }
 
