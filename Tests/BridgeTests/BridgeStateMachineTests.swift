@@ -30,6 +30,23 @@ import Vocabulary
         #expect(bridge.handle(.link(.transmissionEnded(burst, .completed, TransmissionReport()))) == [])
     }
 
+    @Test func `a relay that does not answer the first attempt is named; later attempts say why the last one failed`() {
+        var bridge = BridgeStateMachine()
+        let begun = Instant.zero + .seconds(5)
+        _ = bridge.handle(.link(.state(.connecting)), at: begun)
+        #expect(bridge.nextDeadline == begun + .seconds(2))
+        #expect(bridge.handle(.deadlineReached, at: begun + .seconds(1)) == [])
+        let actions = bridge.handle(.deadlineReached, at: begun + .seconds(2))
+        #expect(actions == [.relayUnanswered(bridge.serviceDetail)])
+        #expect(bridge.serviceDetail.contains("does not answer") && bridge.nextDeadline == nil)
+        let failed = RelayLinkState.unavailable(.lost("no answer to the join"), retryAfter: .seconds(1))
+        _ = bridge.handle(.link(.state(failed)), at: begun + .seconds(10))
+        _ = bridge.handle(.link(.state(.connecting)), at: begun + .seconds(11))
+        #expect(bridge.serviceDetail.contains("no answer to the join") && bridge.nextDeadline == nil)
+        _ = bridge.handle(.link(.state(.ready(channelName: "Local"))), at: begun + .seconds(12))
+        #expect(bridge.serviceDetail.isEmpty)
+    }
+
     @Test func `a denied floor refuses the transmission and needs a fresh press`() {
         var bridge = transmitting()
         _ = bridge.handle(.link(.floorTaken(by: other)))

@@ -94,7 +94,9 @@ def sending(traffic):
 
 def sent_too_long(traffic, presses, frozen, until, halted_ms):
     found = []
-    for spell in sending(traffic):
+    for begin, end in sending(traffic):
+        # Its first tenth may be what makes a connection, just before the press.
+        spell = (begin + SAMPLE_NS, end)
         rest = outside(spell, windows(presses, frozen, until, SENDS_S + halted_ms(*spell) / 1000))
         if rest and rest[1] - rest[0] > SENDING_SAMPLES * SAMPLE_NS:
             found.append(rest)

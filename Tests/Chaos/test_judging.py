@@ -86,6 +86,7 @@ class Microphones(unittest.TestCase):
         self.assertEqual(microphones.sent_too_long(traffic(1, 2 + SENDS_S), presses, (), END, lambda *_: 0), [])
         self.assertEqual(len(microphones.sent_too_long(traffic(1, 8), presses, (), END, lambda *_: 0)), 1)
         self.assertEqual(microphones.sent_too_long(traffic(1, 8, each=2), presses, (), END, lambda *_: 0), [])
+        self.assertEqual(microphones.sent_too_long(traffic(0.9, 2.2), presses, (), END, lambda *_: 0), [], "a connection just before")
 
 
 JOINED = [f"pttrelay: member joined channel=L member=m{who} name={who} ssrc=0{who} replaced=false t=5" for who in "ab"]
