@@ -1,15 +1,22 @@
 // Link parameters of a connected Low Energy device: what BlueZ's D-Bus interface cannot set. Through libbluetooth.
 import CBluetooth
 import Glibc
+import MonotonicTime
 
 /// What is asked of a link (Bluetooth Core, Vol 4, Part E, 7.8.18).
-public struct LEConnectionParameters: Hashable, Sendable {
+public struct LEConnectionParameters: Hashable, Sendable, CustomStringConvertible {
     /// How often the two sides meet: 7.5 ms … 4 s. A notification waits for at most one interval.
     public let interval: ClosedRange<Duration>
     /// How many connection events the device may skip: 0 … 499.
     public let latency: Int
     /// The supervision timeout: 100 ms … 32 s, more than twice the longest time between connection events.
     public let supervisionTimeout: Duration
+
+    /// As logs have it.
+    public var description: String {
+        let interval = "\(interval.lowerBound.milliseconds)...\(interval.upperBound.milliseconds) ms"
+        return "interval \(interval), latency \(latency), timeout \(supervisionTimeout.milliseconds) ms"
+    }
 
     /// Parameters in these bounds.
     /// - Throws: `LEConnectionError.invalidParameters`.

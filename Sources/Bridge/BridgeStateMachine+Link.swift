@@ -112,7 +112,7 @@ extension BridgeStateMachine {
         switch end {
         case .completed, .aborted: break
         case .revoked(let reason):
-            actions.append(.transmissionRevoked(PTChannelError(.transmissionNotAllowed, explanation: reason.words)))
+            actions.append(.transmissionRevoked(PTChannelError(.transmissionNotAllowed, explanation: "\(reason)")))
         case .denied(.taken):
             let talker = speakers.first.map { "\($0.member.name) is" } ?? "somebody else is"
             actions.append(
@@ -150,18 +150,5 @@ extension BridgeStateMachine {
 
     private mutating func silence(_ index: Int) {
         actions.append(.endReception(speakers.remove(at: index).burst))
-    }
-}
-
-extension FloorRevocation {
-    /// Why, for the user.
-    var words: String {
-        switch self {
-        case .talkTimeLimit: "the relay's talk-time limit was reached"
-        case .noMedia: "the relay received no sound"
-        case .preempted(let words): words.isEmpty ? "a member with a higher priority speaks" : words
-        case .notPermitted: "this device may only listen on the channel"
-        case .other(let words): words
-        }
     }
 }

@@ -1,4 +1,5 @@
 """What a run came to: a table of its rounds, and what should not have been."""
+import re
 import statistics
 import time
 
@@ -8,6 +9,8 @@ from bounds import BUSY_SHARE, HALTED_MS, LATE_MS
 from heard import excuse_unaware
 from logevents import read_log
 
+# What the compiler calls things, in a line for whoever runs the program: Module.Type, and descriptions of values that have no words.
+CODE_NAME = re.compile(r"(?<![\w.])[A-Z]\w+\.[A-Z]\w+[.(]|Optional\(|CancellationError\(\)")
 CRASHES = {-4: "SIGILL", -5: "SIGTRAP", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
@@ -104,6 +107,16 @@ def of_round(result):
         yield f"{where}: after all presses {name} says that {what}"
 
 
+def code_names(events):
+    """[the first event of each message] above debug whose words are those of the source."""
+    found = {}
+    for event in events:
+        words = [event["message"], *event["metadata"].values()]
+        if event["level"] != "debug" and any(CODE_NAME.search(str(word)) for word in words):
+            found.setdefault(event["message"], event)
+    return list(found.values())
+
+
 def table(session, results):
     yield f"{'round':5}  {'faults':58}  {'back after, s':13}  whole  excused  not judged  unaware"
     for result in results:
@@ -123,6 +136,8 @@ def told(session, results):
         for verdict in result.verdicts:
             excuse_unaware(verdict, evidence.relay_log, session.relay.relay.lives)
     findings = [*ends(session), *stuck(evidence), *(finding for result in results for finding in of_round(result))]
+    for name, log in (*evidence.logs.items(), ("relay", evidence.relay_log)):
+        findings += [f"{name} logs what only its source explains: {event['message']} {event['metadata']}" for event in code_names(log)]
     for result in results:
         for note in result.notes:
             print(f"round {result.number}: {note}")

@@ -46,6 +46,15 @@ def open_too_long(lines, presses, lives=((0, None),), frozen=()):
     return microphones.open_too_long(log(*lines), presses, lives, frozen, END, lambda *_: 0)
 
 
+class Messages(unittest.TestCase):
+    def test_names_of_the_source_are_found_above_debug(self):
+        lines = ["info pttd.relay: burst ended end=denied(RelayClient.FloorDenial.taken) sent=0", "warning pttd: it ended why=CancellationError()",
+                 "debug pttd: refused command=probe(Accessories.PressCarrier.bluetoothd)", "info pttd.relay: burst ended end=completed",
+                 'notice pttd.bus: refused why="org.freedesktop.DBus.Error.AccessDenied: no (Rule.Set)"',
+                 'info pttd: joined channel="Tor.Nord" version="0.1.0 (commit 509c28abbeb3)"']
+        self.assertEqual([event["message"] for event in report.code_names(map(parse_line, lines))], ["burst ended", "it ended"])
+
+
 class Microphones(unittest.TestCase):
     def test_a_burst_with_its_tail_is_as_it_should_be(self):
         self.assertEqual(open_too_long(capture(1.005, 2.2), [pressed(1, 2)]), [])

@@ -2,11 +2,14 @@
 import MonotonicTime
 
 /// A service that hands the presses of Bluetooth accessories on. (The bytes of a serial port come from the kernel itself.)
-package enum PressCarrier: String, Hashable, Sendable, CaseIterable {
+package enum PressCarrier: String, Hashable, Sendable, CaseIterable, CustomStringConvertible {
     /// Notifications of characteristics.
     case bluetoothd
     /// Commands of the hands-free profile.
     case blueALSA
+
+    /// As logs have it.
+    package var description: String { rawValue }
 
     /// What it is called, and how it is started anew.
     var problem: String {

@@ -162,7 +162,7 @@ public enum RelayLinkError: Error, Sendable, Equatable, CustomStringConvertible 
 }
 
 /// How a transmission of this end ended.
-public enum TransmissionEnd: Sendable, Equatable {
+public enum TransmissionEnd: Sendable, Equatable, CustomStringConvertible {
     /// `endBurst`, and everything has been sent.
     case completed
     /// The floor was refused. Nothing was sent; held audio is erased.
@@ -177,6 +177,19 @@ public enum TransmissionEnd: Sendable, Equatable {
     case linkUnavailable
     /// Too many bursts were begun while earlier ones were still on their way.
     case tooManyBursts
+
+    /// As logs have it.
+    public var description: String {
+        switch self {
+        case .completed: "completed"
+        case .denied(let why): "denied (\(why))"
+        case .revoked(let why): "revoked (\(why))"
+        case .aborted: "aborted"
+        case .notAnswered: "not answered"
+        case .linkUnavailable: "no link"
+        case .tooManyBursts: "too many bursts"
+        }
+    }
 }
 
 /// What a transmission came to, in frames.

@@ -40,7 +40,7 @@ public enum PushFate: Sendable, Equatable {
 }
 
 /// What the relay says to a push.
-public enum PushVerdict: Sendable, Equatable {
+public enum PushVerdict: Sendable, Equatable, CustomStringConvertible {
     /// It was taken.
     case accepted(PushFate)
     /// No such token was ever registered, as far as the relay remembers.
@@ -55,4 +55,17 @@ public enum PushVerdict: Sendable, Equatable {
     case unavailable
     /// The relay is going down.
     case shutDown
+
+    /// As logs have it.
+    public var description: String {
+        switch self {
+        case .accepted(let fate): "accepted (\(fate))"
+        case .unknownToken: "unknown token"
+        case .unregistered: "unregistered"
+        case .otherTopic: "another topic"
+        case .tooMany: "too many"
+        case .unavailable: "unavailable"
+        case .shutDown: "the relay is going down"
+        }
+    }
 }

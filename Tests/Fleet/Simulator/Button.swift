@@ -39,6 +39,8 @@ final class Button {
     private(set) var isHeldThroughLoss = false
     /// A key came up and nobody was told.
     var hasLostRelease = false
+    /// It was held through a hang of bluetoothd and told nothing for so long afterwards that it counts as up.
+    var countsAsUp = false
     /// The AINA's bit that flips with each repetition.
     private var flips = false
 
@@ -83,7 +85,7 @@ final class Button {
         let before = isDown(key)
         if isPress, !before { edge = now }
         fingers[key, default: 0] += isPress ? 1 : -1
-        if !isDown { isHeldThroughLoss = false }
+        if !isDown { (isHeldThroughLoss, countsAsUp) = (false, false) }
         return before != isDown(key)
     }
 

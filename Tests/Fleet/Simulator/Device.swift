@@ -179,6 +179,8 @@ final class Device {
     func linkIsGone(_ button: Button) {
         if button.hasLostRelease { excuseHang() }
         button.hasLostRelease = false
+        let quietSince = max(button.toldAt, clock.worldTime(of: bluez.hungUntil))
+        if button.isHeldThroughLoss, world.now >= quietSince + PressDoubt.silence { button.countsAsUp = true }
         button.isLost()
     }
 

@@ -121,7 +121,9 @@ extension Device {
 
     /// Leaves the channel nearby, and joins it again after a time.
     func part(for time: Duration) {
-        guard let director = process?.director, let active = director.machine.active, memory.isJoined else { return }
+        // A pttd that ends does nothing more that it is asked for.
+        guard !isEnding, let director = process?.director, let active = director.machine.active, memory.isJoined
+        else { return }
         memory.isJoined = false
         director.step(.leave(active.uuid, caller: ":1.7"))
         world.after(time) { [self] in joinAgain() }

@@ -95,6 +95,7 @@ final class Process {
         // An emergency control counts after a while, and may have come up untold by then.
         let isUrgent = director.bridge?.machine.key.isUrgent == true
         if isUrgent, device.isEmergencyUpNews || device.buttons.contains(where: \.hasLostRelease) { return }
+        if device.buttons.contains(where: \.countsAsUp) { return }
         guard let newest else { return world.fail("I1", "\(name) begins to transmit, and nobody has pressed anew") }
         if !isStillDown, world.now > (readAt[newest] ?? newest) + Self.pressAge {
             world.fail("I1", "\(name) begins to transmit for an old press")
