@@ -34,10 +34,12 @@ final class DaemonProcess: Sendable {
 
     /// A `pttd` on the test's bus, with files for sound and its state and log in `directory`.
     ///
-    /// - Parameter audio: More settings of sound.
+    /// - Parameters:
+    ///   - speaker: Another one than a file.
+    ///   - audio: More settings of sound.
     static func start(
-        _ fixture: BusFixture, in directory: TemporaryDirectory, audio: String = "", log: String? = nil,
-        options: [String] = []
+        _ fixture: BusFixture, in directory: TemporaryDirectory, speaker: String? = nil, audio: String = "",
+        log: String? = nil, options: [String] = []
     ) throws -> DaemonProcess {
         let configuration = """
             [daemon]
@@ -45,7 +47,7 @@ final class DaemonProcess: Sendable {
             bluez-bus = "\(fixture.bus.address)"
             [audio]
             microphone = "wav:\(try directory.silence())"
-            speaker = "wav:\(directory.path)/heard.wav"
+            speaker = "\(speaker ?? "wav:\(directory.path)/heard.wav")"
             \(audio)
             """
         try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))

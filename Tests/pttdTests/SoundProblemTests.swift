@@ -12,18 +12,7 @@ import Testing
     @Test func `a speaker that cannot be opened is told once something was to be heard`() async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
-            let configuration = """
-                [daemon]
-                bus = "\(fixture.bus.address)"
-                bluez-bus = "\(fixture.bus.address)"
-                [audio]
-                microphone = "wav:\(try directory.silence())"
-                speaker = "hw:99"
-                """
-            try Data(configuration.utf8).write(to: URL(filePath: directory.path + "/pttd.toml"))
-            let daemon = try DaemonProcess(
-                ["--config", directory.path + "/pttd.toml", "--state", directory.path],
-                log: directory.path + "/pttd.log")
+            let daemon = try DaemonProcess.start(fixture, in: directory, speaker: "hw:99")
             #expect(
                 try await eventually {
                     let client = try? await DaemonClient.find(
