@@ -189,7 +189,7 @@ public actor DaemonAPI {
         await update(\.speakerProblem, speakerProblem, "speaker's problem")
     }
 
-    /// Why the active channel would not be restored after a restart, in words; empty: it would be.
+    /// Why a restart would join another channel than the active one, in words; empty: it would not.
     public func update(restorationProblem: String) async {
         await update(\.restorationProblem, restorationProblem, "restoration problem")
     }

@@ -95,7 +95,7 @@ public struct ManagerProperties: BusProperties, Hashable {
     public var microphoneProblem = ""
     /// Why nothing can be heard; empty while it can, as far as is known.
     public var speakerProblem = ""
-    /// Why the active channel would not be restored after a restart; empty while it would be.
+    /// Why a restart would join another channel than the active one; empty while it would not, as far as is known.
     public var restorationProblem = ""
 
     /// The interface whose properties these are.

@@ -106,7 +106,7 @@ struct StatusDocument: Codable {
     /// Why the microphone, or the speaker, cannot be used; empty while it can.
     var microphoneProblem: String
     var speakerProblem: String
-    /// Why the channel would not be joined again after a restart; empty while it would be.
+    /// Why a restart would join another channel than the active one; empty while it would not.
     var restorationProblem: String
     /// The UUID of the channel that is joined; absent while there is none.
     var activeChannel: String?

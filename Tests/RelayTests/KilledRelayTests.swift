@@ -129,11 +129,14 @@ import Testing
             $0.placesInterval = .seconds(60)
         }
         var members: [TestClient] = []
-        for number in 1...4 {
+        for number in 1...5 {
             members.append(try await TestClient.joined("Member \(number)", relay))
             try await kept.wait(for: number)
         }
         #expect(members.count == kept.count)
+        members.append(try await TestClient.joined("Member 6", relay))
+        try await Task.sleep(for: .milliseconds(500))
+        #expect(kept.count == 5, "the sixth one waits")
         await relay.server.stop()
     }
 

@@ -221,12 +221,13 @@ public struct RelayCore: Sendable {
         case .drain(let successor):
             guard !isDraining else { return [] }
             isDraining = true
+            var actions: [Action] = []
             let early = shared.connections.welcomedEarly
-            let toldEarly: [Action] = early.isEmpty ? [] : successor.map { [.send(.successor($0), to: early)] } ?? []
-            return toldEarly
-                + channels.indices.flatMap { number in
-                    on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
-                }
+            if let successor, !early.isEmpty { actions.append(.send(.successor(successor), to: early)) }
+            for number in channels.indices {
+                actions += on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
+            }
+            return actions
         case .shutDown: return shutDown(at: now)
         case .deadline: return deadline(at: now)
         }
