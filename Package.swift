@@ -432,7 +432,7 @@ let package = Package(
             name: "AccessoryTestSupport", dependencies: ["Accessories", "BlueZ", "MonotonicTime"],
             path: "Tests/Support/AccessoryTestSupport", swiftSettings: swiftSettings),
         .target(
-            name: "BusTestSupport", dependencies: ["DBus", "MonotonicTime", "Reactor", log],
+            name: "BusTestSupport", dependencies: ["CDBus", "DBus", "MonotonicTime", "Reactor", log],
             path: "Tests/Support/BusTestSupport", swiftSettings: swiftSettings),
         .target(
             name: "FakeBlueZ", dependencies: ["DBus", "MonotonicTime", "Reactor", log],

@@ -182,6 +182,34 @@ private struct Scene {
         #expect(scene.world.intents.last == "began b/ptt")
     }
 
+    @Test(arguments: [true, false]) func anAnswerThatIsAwaitedIsNoSilence(held: Bool) {
+        var scene = Scene(.repeatsAndReads)
+        scene.world.holdsReads = true
+        scene.come(about: .startWithLink, held: held)
+        scene.world.advance(PressDoubt.silence + .seconds(1))
+        #expect(!scene.isReady && !scene.isHeld)
+        scene.world.goOn()
+        #expect(!scene.isHeld, "it was held before")
+        scene.world.notify(scene.device.key, [0])
+        #expect(scene.isReady)
+        scene.world.notify(scene.device.key, [1])
+        #expect(scene.isHeld)
+    }
+
+    @Test func aReadThatFailsLeavesTheSilence() {
+        var scene = Scene(.repeatsAndReads)
+        scene.world.holdsReads = true
+        scene.come(about: .startWithLink, held: false)
+        scene.world.waiting = [.completed(.read(characteristic: scene.device.key), .timedOut)]
+        scene.world.advance(.seconds(10))
+        scene.world.goOn()
+        #expect(!scene.isReady)
+        scene.world.advance(PressDoubt.silence)
+        #expect(scene.isReady)
+        scene.world.notify(scene.device.key, [1])
+        #expect(scene.isHeld)
+    }
+
     @Test func aButtonThatIsConnectedForTheFirstTimeIsNotRead() {
         // A person presses it in order to add it.
         var scene = Scene(.repeatsAndReads)

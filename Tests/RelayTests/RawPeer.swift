@@ -14,6 +14,7 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
         case ready
         case message(ServerMessage)
         case media([UInt8])
+        case ticket(ResumptionState)
         case closed(QUICCloseReason)
     }
 
@@ -25,10 +26,13 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     private var decoder = MessageDecoder()
     private var isReading = true
 
-    /// - Parameter window: Bytes of a stream that the relay may send ahead of what was read.
+    /// - Parameters:
+    ///   - window: Bytes of a stream that the relay may send ahead of what was read.
+    ///   - resumption: What an earlier connection of the same identity has left.
+    ///   - early: Goes on the control stream with the first packet.
     init(
         _ name: String, port: UInt16, pin: PublicKeyPin, identity: Identity? = nil, window: Int? = nil,
-        maximumDatagram: Int? = nil
+        maximumDatagram: Int? = nil, resumption: ResumptionState? = nil, early: [UInt8] = []
     ) async throws {
         loop = try EventLoop(name: name)
         let identity = try identity ?? Identity(generating: name)
@@ -44,8 +48,13 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
             endpoint.delegate = self
             self.endpoint = endpoint
             connection = try endpoint.connect(
-                to: .loopback(port: port), options: QUICClientOptions(verification: .pinned([pin.bytes])))
+                to: .loopback(port: port),
+                options: QUICClientOptions(verification: .pinned([pin.bytes]), resumption: resumption))
             connection?.delegate = self
+            if !early.isEmpty {
+                stream = try connection?.openStream()
+                try stream?.write(early)
+            }
         }
         try await recorder.wait("the handshake") { if case .ready = $0 { true } else { nil } }
     }
@@ -112,6 +121,11 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
     /// How many streams more the relay lets this end open.
     func availableStreams() async throws -> Int? { try await loop.run { [self] in connection?.availableStreams } }
 
+    /// What became of the early data.
+    func earlyData() async throws -> QUICConnection.EarlyData? {
+        try await loop.run { [self] in connection?.earlyData }
+    }
+
     /// The code with which the relay closed the connection.
     func closeCode() async throws -> RelayCloseCode? {
         let (reason, _) = try await recorder.wait("the close") {
@@ -132,6 +146,10 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
         try? decoder.feed(stream.read().bytes) { bytes in
             if let message = try? ServerMessage(parsing: bytes) { recorder.record(.message(message)) }
         }
+    }
+
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {
+        recorder.record(.ticket(resumption))
     }
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {

@@ -2,6 +2,7 @@
 import Cryptography
 import Glibc
 import MonotonicTime
+import QUIC
 import RelayProtocol
 import SFrame
 import TestSupport
@@ -53,6 +54,26 @@ import Vocabulary
         // The relay itself takes whatever a packet holds: what is too long is dropped, and closes nothing.
         #expect(try await peer.relayDatagramFrameSize() == 65_535)
         #expect(try await peer.availableStreams() == 0, "one stream, and that is open")
+        await relay.server.stop()
+    }
+
+    @Test func `early data that are no join close the connection with the documented code`() async throws {
+        let relay = try await TestRelay()
+        let link = try await relay.invitation()
+        let identity = try Identity(generating: "Mallory")
+        let (first, _) = try await RawPeer.joined("Mallory", relay, identity: identity)
+        let release = ClientMessage.floorRelease(.init(requestID: .first, lastSequence: 1)).framed()
+        for early in [release, [0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 3, 0xFF, 0xFF, 0xFF]] as [[UInt8]] {
+            let (ticket, _) = try await first.recorder.wait("a ticket") {
+                if case .ticket(let ticket) = $0 { ticket } else { nil }
+            }
+            let peer = try await RawPeer(
+                "Mallory", port: link.port, pin: link.pin, identity: identity, resumption: ticket, early: early)
+            #expect(try await peer.earlyData() == .accepted)
+            #expect(try await peer.closeCode() == .protocolViolation, "\(early)")
+            try await peer.close()
+        }
+        try await first.close()
         await relay.server.stop()
     }
 

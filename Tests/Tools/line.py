@@ -97,9 +97,9 @@ class Line:
         return process
 
     def start(self, microphone, speaker=None, talker_extra="", listener_extra="", environment=None, talker_speaker=None,
-              listener_microphone=None, environments=None, talker_port=None):
+              listener_microphone=None, environments=None, talker_port=None, accessory_extra=""):
         """`environment` is for all, `environments` by name; `talker_port`: given the relay's address, the port of a
-        way there that only the talker takes."""
+        way there that only the talker takes; `accessory_extra`: more lines for the talker's button."""
         self.environment, self.environments = environment or {}, environments or {}
         self.buses = {"talker": self.bus("talker"), "listener": self.bus("listener")}
         self.button = self.folder / "button.sock"
@@ -112,7 +112,7 @@ class Line:
         if talker_port:
             link = link.replace(self.relay_address, f"127.0.0.1:{talker_port(self.relay_address)}", 1)
         self.start_pttd("talker", microphone, talker_speaker or f"wav:{self.folder / 'talker-heard.wav'}",
-                        talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n', link)
+                        talker_extra + f'\n[accessory.button]\naddress = "{BUTTON_ADDRESS}"\n{accessory_extra}\n', link)
         self.start_pttd("listener", listener_microphone or f"wav:{self.folder / 'silence.wav'}", speaker, listener_extra)
         self.wait_status("talker", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready"
                          and any(a["ready"] for a in s["accessories"]))

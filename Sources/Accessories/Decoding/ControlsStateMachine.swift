@@ -14,6 +14,8 @@ public struct ControlsStateMachine: Sendable {
         case heard(isKept: Bool)
         /// What carries its values goes on after it hung: what comes first has waited, and is no press.
         case resumed
+        /// The accessory is asked for a value from now on, and has answered or will not.
+        case asked, answered
         /// The accessory was asked for a value after it was heard. What has been notified since is newer.
         case readValue(input: Int, bytes: [UInt8])
         /// A key of the accessory's input device went down or came up.
@@ -139,6 +141,12 @@ public struct ControlsStateMachine: Sendable {
             return []
         case .resumed:
             doubt.resumed(at: now)
+            return []
+        case .asked:
+            doubt.asked(at: now)
+            return []
+        case .answered:
+            doubt.answered(at: now)
             return []
         case .key(let code, let isDown):
             return keyInputs.flatMap { input in

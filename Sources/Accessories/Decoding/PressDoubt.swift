@@ -17,8 +17,10 @@ package struct PressDoubt: Sendable {
     /// The controls whose accessory repeats them while they are held, or may do so.
     private let repeated: Set<Control>
     private var doubted: Set<Control> = []
-    /// When the silence has been long enough; nil while nothing can be heard.
+    /// When the silence has been long enough; nil while nothing can be heard, and while an answer is awaited.
     private var until: Instant?
+    /// So many values the accessory was asked for since it is heard, and has not answered.
+    private var questions = 0
     /// Until then what comes may have waited; nil: what comes is new.
     private var backlogUntil: Instant?
 
@@ -34,7 +36,7 @@ package struct PressDoubt: Sendable {
     mutating func lost(down: Set<Control>, at now: Instant) {
         settle(at: now)
         doubted.formUnion(down.intersection(repeated))
-        (until, backlogUntil) = (nil, nil)
+        (until, backlogUntil, questions) = (nil, nil, 0)
     }
 
     /// The accessory is heard from now on.
@@ -43,7 +45,27 @@ package struct PressDoubt: Sendable {
     mutating func heard(isKept: Bool, at now: Instant) {
         settle(at: now)
         if isKept { doubted = repeated }
-        until = doubted.isEmpty ? nil : now + Self.silence
+        listen(from: now)
+    }
+
+    private mutating func listen(from now: Instant) {
+        until = doubted.isEmpty || questions > 0 ? nil : now + Self.silence
+    }
+
+    /// The accessory is asked for a value. Until it has answered it cannot be called silent: a bluetoothd that hangs hands the answer on
+    /// late, and it may say that a control is held from before.
+    mutating func asked(at now: Instant) {
+        settle(at: now)
+        if seededFault("an-awaited-answer-is-silence") { return }
+        questions += 1
+        until = nil
+    }
+
+    /// The question has been answered, or is given up.
+    mutating func answered(at now: Instant) {
+        guard questions > 0 else { return }
+        questions -= 1
+        listen(from: now)
     }
 
     /// Its carrier goes on after it hung: what was told meanwhile comes now.

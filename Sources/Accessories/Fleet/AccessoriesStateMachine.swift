@@ -189,6 +189,8 @@ struct AccessoriesStateMachine: Sendable {
             if let id = registry.owner(of: characteristic.device) { light(id, .completed(failure), at: now) }
         case .setLink(let device, _):
             if let id = registry.owner(of: device) { tighten(id, .completed(failure), at: now) }
+        case .read(let characteristic):
+            if let id = registry.owner(of: characteristic.device) { controls(id, .answered, at: now) }
         default: for id in order { link(id, .completed(command, failure), at: now) }
         }
         actions += waiting.map { .command($0) }
@@ -544,7 +546,9 @@ struct AccessoriesStateMachine: Sendable {
         registry.assign(device?.id, to: id)
         for action in asked {
             switch action {
-            case .command(let command): if scheduler.admit(command) { actions.append(.command(command)) }
+            case .command(let command):
+                if case .read = command { controls(id, .asked, at: now) }
+                if scheduler.admit(command) { actions.append(.command(command)) }
             case .recognised(let profile, let found):
                 registry.route(found, to: id)
                 use(profile, for: id, at: now)

@@ -57,6 +57,7 @@ final class Device {
     private var callers: [Int: Int] = [:]
     private(set) var rest: DeviceRest!
     private var lastUp = Instant.zero
+    private var lastEdge = Instant.zero
     private var emergencyUp = Instant.zero
     /// Until when nobody can know that a button has come up.
     private var excusedUntil = Instant.zero
@@ -158,8 +159,14 @@ final class Device {
         world.after(time) { [self] in touch(button, key, false) }
     }
 
+    /// The instant of a press. No two of a device have the same one, since each press counts once.
+    func newEdge() -> Instant {
+        lastEdge = max(world.now, lastEdge + .nanoseconds(1))
+        return lastEdge
+    }
+
     private func touch(_ button: Button, _ key: Button.Key, _ isPress: Bool) {
-        guard button.touch(key, isPress, at: world.now) else { return }
+        guard button.touch(key, isPress, at: isPress ? newEdge() : world.now) else { return }
         button.toldAt = world.now
         world.note(name, "finger \(isPress ? "holds" : "leaves") \(key) of button \(button.number)")
         if !isPress { lastUp = world.now }
@@ -202,7 +209,7 @@ final class Device {
 
     private func talk(_ caller: Int, for time: Duration, letsGo: Bool) {
         callers[caller, default: 0] += 1
-        process?.heard(world.now)
+        process?.heard(newEdge())
         let holder = TalkKey.Holder.caller(":1.\(caller)")
         process?.director.bridge?.press(holder) { _ in }
         world.note(name, "caller \(caller) presses")

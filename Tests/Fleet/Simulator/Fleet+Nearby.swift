@@ -34,6 +34,7 @@ extension Fleet {
 
     /// The host of the channel has died with its pttd. Where nothing is wrong with the others, one of them is the next host soon.
     func expectNextHost(after device: Device) {
+        hostDiedAt = world.now
         guard let site, let dead = device.process?.nearby?.host, let first = dead.firstSuccessor else { return }
         let now = world.now
         let heirs = devices.filter { $0 !== device && $0.link?.connection?.relay === dead }
@@ -44,16 +45,19 @@ extension Fleet {
         else { return }
         let processes = heirs.map { $0.process }
         world.after(Self.takeOverLimit) { [self] in
-            guard site.isThere, site.announced[NearbySite.stranger] == nil,
+            // The next host may have died, too: its heirs begin anew.
+            guard hostDiedAt == now, site.isThere, site.announced[NearbySite.stranger] == nil,
                 site.isQuiet(among: heirs.map(\.number) + [device.number], since: now - .seconds(6)),
                 zip(heirs, processes).allSatisfy({ $0.process === $1 && $0.isToBeOnChannel && !$0.isEnding })
             else { return }
-            // Where the network was in two parts until just now, the other part's host is there already: who goes there needs no new one.
-            let isWithAnother = heirs.contains { heir in
-                heir.link?.isReady == true
-                    && heir.link?.connection.map { $0.relay !== dead && $0.relay.isUp } == true
+            // Where the network was in two parts until just now, the other part's host is there already: who hears of it goes there,
+            // whether or not it can be reached, and needs no new one.
+            let goesToAnother = heirs.contains { heir in
+                site.sightings(for: heir.number).contains { $0.places != [dead.place] }
+                    || heir.link?.isReady == true
+                        && heir.link?.connection.map { $0.relay !== dead && $0.relay.isUp } == true
             }
-            if lastHostAt < now, !isWithAnother {
+            if lastHostAt < now, !goesToAnother {
                 world.fail(
                     "L", "\(device.name) hosted the channel and died, and nobody hosts it \(Self.takeOverLimit) later")
             }

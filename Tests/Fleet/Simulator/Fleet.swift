@@ -45,6 +45,8 @@ public final class Fleet {
     private var recovered = Duration.zero
     /// When a device began to host the channel nearby last.
     private(set) var lastHostAt = Instant.zero
+    /// When a host of it died with its pttd last.
+    var hostDiedAt = Instant.zero
     /// Where the channel is one nearby.
     private(set) var site: NearbySite?
 

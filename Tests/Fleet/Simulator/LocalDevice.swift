@@ -68,7 +68,7 @@ final class LocalDevice {
         if isPress {
             isSpent = false
             isDown = device.process != nil
-            device.process?.heard(world.now)
+            device.process?.heard(device.newEdge())
         }
         if isPort {
             tell(.bytes(facts.id, Array((isPress ? "+PTT=P\r\n" : "+PTT=R\r\n").utf8), at: clock.now))

@@ -108,7 +108,7 @@ final class ProgramOnBus {
         else { return }
         note("asks to transmit")
         isTransmitting = true
-        process.heard(world.now)
+        process.heard(process.device.newEdge())
         bridge.requestBegin(program: busName) { [weak self] error in
             if error != nil { self?.stopped() }
         }

@@ -51,8 +51,12 @@ final class SimulatedBlueZ {
 
     /// Tells pttd, in order; a halted bluetoothd tells it afterwards, unless it has ended by then.
     ///
-    /// - Parameter edge: When the finger came down that the event tells of.
-    private func report(_ report: BluetoothReport, edge: Instant? = nil, isRead: Bool = false) {
+    /// - Parameters:
+    ///   - edge: When the finger came down that the event tells of.
+    ///   - then: Follows what is told.
+    private func report(
+        _ report: BluetoothReport, edge: Instant? = nil, isRead: Bool = false, then: @escaping () -> Void = {}
+    ) {
         guard let process = device.process else { return }
         lastReport = max(max(lastReport, hungUntil) + .nanoseconds(1), clock.now + milliseconds(1...8))
         let life = life
@@ -60,6 +64,7 @@ final class SimulatedBlueZ {
             guard life == self.life else { return }
             if let edge { process.heard(edge, isRead: isRead) }
             process.accessories.handle(.bluetooth(report))
+            then()
         }
     }
 
@@ -264,8 +269,8 @@ final class SimulatedBlueZ {
             }
             report(
                 .read(characteristic: characteristic, bytes: button.value(isRepetition: false)), edge: button.edge,
-                isRead: true)
-            completed(nil)
+                isRead: true
+            ) { completed(nil) }
         case .probe, .cancelPairing: completed(nil)
         case .autoConnect(let services):
             registered = services

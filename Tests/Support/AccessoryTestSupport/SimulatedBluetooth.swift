@@ -40,6 +40,8 @@ struct SimulatedBluetooth {
     /// The service neither answers nor hands anything on; what is notified meanwhile waits.
     var hangs = false
     var waiting: [AccessoriesStateMachine.Event] = []
+    /// What is read is answered by `goOn`.
+    var holdsReads = false
     var probes = 0
     /// Devices that are paired know nothing of it at once.
     var forgetsPairings = false
@@ -100,11 +102,14 @@ struct SimulatedBluetooth {
         case .read(let characteristic):
             // BlueZ signals what was read, and then answers.
             let bytes = values[characteristic] ?? [0]
-            return [
+            let answer: [AccessoriesStateMachine.Event] = [
                 .value(characteristic: characteristic, bytes: bytes),
                 .read(characteristic: characteristic, bytes: bytes),
                 .completed(command, nil),
             ]
+            guard holdsReads else { return answer }
+            waiting += answer
+            return []
         case .probe:
             guard hangs else { return [.completed(command, nil)] }
             waiting.append(.completed(command, nil))
@@ -219,7 +224,7 @@ struct SimulatedBluetooth {
 
     /// The service goes on where it stopped.
     mutating func goOn() {
-        hangs = false
+        (hangs, holdsReads) = (false, false)
         let events = waiting
         waiting = []
         for event in events { send(event) }
