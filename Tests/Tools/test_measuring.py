@@ -27,6 +27,7 @@ from scripts import benchmark  # noqa: E402
 from stages import fields_table, stages_of  # noqa: E402
 from udpproxy import DelayingProxy  # noqa: E402
 from wavefile import RATE, Recording  # noqa: E402
+from worn import GO_AHEAD_HZ, NOTE_S, go_ahead_at  # noqa: E402
 
 MS = 1_000_000
 START = 1000 * MS               # of both recordings
@@ -71,6 +72,23 @@ class Chirps(unittest.TestCase):
     def test_silence_and_other_sound_are_lost_presses_and_no_figures(self):
         self.assertIn("lost", measure(MIC, ear(50, gain=0), PRESS, RELEASE, UNTIL))
         self.assertIn("lost", measure(MIC, ear(50, change=lambda x: chirps(len(x) / RATE, 9)[:len(x)]), PRESS, RELEASE, UNTIL))
+
+
+class GoAhead(unittest.TestCase):
+    @staticmethod
+    def tone(hertz, after_ms):
+        samples = np.random.default_rng(2).normal(0, 2e-5, 6 * RATE)
+        first, count = at(PRESS + after_ms * MS), int(2 * NOTE_S * RATE)
+        samples[first:first + count] += 0.2 * np.sin(2 * np.pi * hertz * np.arange(count) / RATE)
+        return Recording(samples).start_at(START)
+
+    def test_the_tone_is_found_where_it_begins(self):
+        for after in (1, 240.5, 900):
+            self.assertAlmostEqual((go_ahead_at(self.tone(GO_AHEAD_HZ, after), PRESS, RELEASE) - PRESS) / MS, after, delta=0.5)
+
+    def test_another_tone_and_silence_are_none(self):
+        self.assertIsNone(go_ahead_at(self.tone(1320, 100), PRESS, RELEASE))
+        self.assertIsNone(go_ahead_at(self.tone(GO_AHEAD_HZ, 1200), PRESS, RELEASE))
 
 
 class Clipped(unittest.TestCase):
@@ -275,6 +293,13 @@ class Verdicts(unittest.TestCase):
         self.assertIn("missed", first)
         self.assertNotIn("missed", second)
         self.assertEqual(second.count("met"), 6)
+
+    def test_each_of_ours_is_judged_by_its_own_server(self):
+        alone = {"pulse": [self.press(mouth_to_ear=20.5, press_to_ear=24.0)], "pipewire-alone": [self.press(mouth_to_ear=30.0)]}
+        bars = self.bars({**self.run_of(self.press()), **alone, "pipewire": [self.press(mouth_to_ear=46.0)]})
+        self.assertEqual(len(bars), 6 + 3 + 3)
+        self.assertEqual([title for title, is_met in bars.items() if not is_met],
+                         ["mouth → ear p95, 1.5 times PipeWire alone: pipewire"])
 
     def test_a_wake_up_is_late_for_the_press_it_reaches(self):
         session = self.voice.Session("pttd", None, MIC, MIC, [], np.array([[500 * MS, 2_000_000], [2600 * MS, 200 * MS], [4299 * MS, 7 * MS]]))
