@@ -31,6 +31,8 @@ extension BridgeStateMachine {
         guard key.isUrgent, key.holders.contains(.accessories), mayHelp else { return false }
         let until = emergencyRetry?.until ?? now + EmergencyRetry.limit
         guard now < until else { return false }
+        // Only the emergency goes on: what else was held with it has had its transmission.
+        if !seededFault("a-program-holds-an-emergency") { key.transmissionEnded(keepingEmergency: true) }
         if emergencyRetry == nil { actions.append(.report(error)) }
         emergencyRetry = EmergencyRetry(until: until, nextTry: now + EmergencyRetry.interval)
         return true

@@ -55,10 +55,13 @@ public struct TalkKey: Sendable {
     ///
     /// Only callers have to release first. Accessories are informed and report only their next new press. A request of
     /// a program or a click is always new.
-    public mutating func transmissionEnded() {
+    ///
+    /// - Parameter emergency: An emergency control of an accessory is held, and goes on counting.
+    public mutating func transmissionEnded(keepingEmergency emergency: Bool = false) {
         if seededFault("a-used-up-press-counts") { return }
         for case .caller(let caller) in holders { spent.insert(.caller(caller)) }
         held = HeldSources()
+        if emergency { _ = held.begin(.accessories, .emergency) }
     }
 
     /// Whether `holder` presses, counted or used up.

@@ -97,4 +97,33 @@ import Vocabulary
         #expect(
             bridge.handle(.link(.state(ready))) == [.setServiceStatus(.ready), .beginTransmitting(.handsfreeButton)])
     }
+
+    @Test(arguments: [TalkKey.Holder.program(":1.9"), .caller(":1.7"), .userInterface])
+    func `whoever held with an emergency that waits does not hold it when its control comes up`(other: TalkKey.Holder) {
+        var bridge = BridgeStateMachine()
+        _ = bridge.handle(.link(.state(ready)))
+        _ = bridge.handle(.link(.state(away)))
+        if case .program(let name) = other {
+            _ = bridge.handle(.requestedBegin(program: name))
+        } else {
+            _ = bridge.handle(.pressed(other))
+        }
+        _ = bridge.handle(.callback(.didBeginTransmitting(channel, source: .userRequest)))
+        _ = bridge.handle(.burstBegun(burst))
+        _ = bridge.handle(.pressed(.accessories, .emergency))
+        let ended = bridge.handle(.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport())))
+        guard case .transmissionRefused(let error)? = ended.first else {
+            Issue.record("\(ended)")
+            return
+        }
+        #expect(bridge.handle(.notice(.transmissionEnding(.refused(error)))) == [.report(error)])
+        #expect(bridge.handle(.released(.accessories)) == [], "what never began has no end")
+        #expect(bridge.handle(.link(.state(ready))) == [.setServiceStatus(.ready)])
+        // What was held all the time is used up; a fresh press counts.
+        _ = bridge.handle(.released(other))
+        guard case .beginTransmitting? = bridge.handle(.pressed(other)).first else {
+            Issue.record("a fresh press begins nothing")
+            return
+        }
+    }
 }

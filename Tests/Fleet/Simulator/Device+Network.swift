@@ -30,7 +30,9 @@ extension Device {
             // A burst that waited in the network may be over at its talker, who may have left that channel.
             link?.lastRequest == request, process.director.machine.active?.descriptor.name == channel,
             // An earlier burst of it may still be on its way, and the request of this one may wait for that.
-            link?.openBursts.count == 1
+            link?.openBursts.count == 1,
+            // On another network it hears nothing before its connection has moved, too.
+            !connection.isStalled
         else { return }
         let now = world.now
         world.after(Self.overrideLimit) { [self] in

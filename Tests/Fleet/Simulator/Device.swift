@@ -58,6 +58,8 @@ final class Device {
     private(set) var rest: DeviceRest!
     private var lastUp = Instant.zero
     private var lastEdge = Instant.zero
+    /// It has left the channel nearby once.
+    var hasParted = false
     private var emergencyUp = Instant.zero
     /// Until when nobody can know that a button has come up.
     private var excusedUntil = Instant.zero

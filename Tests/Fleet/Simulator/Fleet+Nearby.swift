@@ -41,7 +41,9 @@ extension Fleet {
         // Each has been told its turn, and knows of no other host.
         guard heirs.contains(where: { $0.number == first }),
             heirs.allSatisfy({ $0.link.map { $0.isReady && $0.readySince + .seconds(1) < now } ?? false }),
-            heirs.allSatisfy({ site.sightings(for: $0.number).allSatisfy { $0.places == [dead.place] } })
+            heirs.allSatisfy({ site.sightings(for: $0.number).allSatisfy { $0.places == [dead.place] } }),
+            // Who has come back knows nothing of earlier lives of the host, and takes one that is still announced for another host.
+            heirs.allSatisfy({ !$0.hasComeBack || site.sightings(for: $0.number).count <= 1 })
         else { return }
         let processes = heirs.map { $0.process }
         world.after(Self.takeOverLimit) { [self] in
@@ -109,6 +111,9 @@ extension Device {
         return site.isThere && memory.isJoined
     }
 
+    /// It has left the channel and joined it again, or its pttd has been started again.
+    var hasComeBack: Bool { hasParted || processes.count > 1 }
+
     /// pttd ends in good order: its relay first, then all of it.
     func quit(for time: Duration) {
         guard let ending = process else { return }
@@ -129,6 +134,7 @@ extension Device {
         guard !isEnding, let director = process?.director, let active = director.machine.active, memory.isJoined
         else { return }
         memory.isJoined = false
+        hasParted = true
         director.step(.leave(active.uuid, caller: ":1.7"))
         world.after(time) { [self] in joinAgain() }
     }

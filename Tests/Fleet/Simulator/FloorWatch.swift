@@ -5,6 +5,12 @@ import RelayProtocol
 
 /// Follows one relay's words. It keeps its own account and asks none of the rules.
 struct FloorWatch {
+    /// Who is on two channels, as far as the relay knows, may ask on both.
+    private struct Asker: Hashable {
+        let channel: String
+        let member: MemberID
+    }
+
     private let world: World
     private var sources: [String: [MemberID: SSRC]] = [:]
     /// By the name of the channel, those who were granted the floor and whose bursts have not ended.
@@ -12,7 +18,7 @@ struct FloorWatch {
     /// Sequence numbers that were forwarded of the burst that each source talks in.
     private var forwarded: [SSRC: Set<UInt16>] = [:]
     /// Those who asked for the floor because of an emergency, with the last such request, until it is over.
-    private var emergencies: [MemberID: FloorRequestID] = [:]
+    private var emergencies: [Asker: FloorRequestID] = [:]
     /// Nobody but an emergency is granted the floor any more.
     var isDraining = false
     /// How often the floor was taken from somebody.
@@ -21,8 +27,9 @@ struct FloorWatch {
     init(_ world: World) { self.world = world }
 
     /// A member asks for the floor.
-    mutating func asked(_ request: ClientMessage.FloorRequest, by member: MemberID) {
-        emergencies[member] = request.priority == FloorRules.emergency ? request.requestID : nil
+    mutating func asked(_ request: ClientMessage.FloorRequest, by member: MemberID, on channel: String) {
+        let isEmergency = request.priority == FloorRules.emergency
+        emergencies[Asker(channel: channel, member: member)] = isEmergency ? request.requestID : nil
     }
 
     /// - Parameter talkersMaximum: How many may talk at once on the channel of that name.
@@ -30,11 +37,12 @@ struct FloorWatch {
         switch milestone {
         case .memberJoined(let channel, let member, _, let ssrc, _):
             sources[channel.text, default: [:]][member] = ssrc
-            emergencies[member] = nil
-        case .memberLeft(_, let member): emergencies[member] = nil
+            emergencies[Asker(channel: channel.text, member: member)] = nil
+        case .memberLeft(let channel, let member): emergencies[Asker(channel: channel.text, member: member)] = nil
         case .floorDenied(let channel, let member, let requestID, let cause):
-            guard emergencies[member] == requestID else { return }
-            emergencies[member] = nil
+            let asker = Asker(channel: channel.text, member: member)
+            guard emergencies[asker] == requestID else { return }
+            emergencies[asker] = nil
             // Another emergency may have it; whether on this channel is not looked at.
             guard emergencies.isEmpty, cause != .receiveOnly, cause != .other else { return }
             world.fail("I4", "an emergency is denied the floor of \(channel): \(cause)")
@@ -44,7 +52,7 @@ struct FloorWatch {
             }
             if talking[channel.text, default: []].insert(ssrc).inserted {
                 forwarded[ssrc] = []
-                if isDraining, emergencies[member] != requestID {
+                if isDraining, emergencies[Asker(channel: channel.text, member: member)] != requestID {
                     return world.fail("I4", "a relay that drains grants the floor of \(channel)")
                 }
             }
@@ -53,7 +61,7 @@ struct FloorWatch {
             if count > most { world.fail("I4", "\(count) have the floor of \(channel), where \(most) may") }
         case .burstEnded(let channel, let burst):
             if let member = sources[channel.text]?.first(where: { $0.value == burst.ssrc })?.key {
-                emergencies[member] = nil
+                emergencies[Asker(channel: channel.text, member: member)] = nil
             }
             if talking[channel.text]?.remove(burst.ssrc) == nil {
                 world.fail("I4", "a burst ends on \(channel) that was not granted")

@@ -266,8 +266,8 @@ final class SimulatedRelay {
 
     private func take(_ message: ClientMessage, on connection: Connection) {
         guard connections[connection.id] === connection else { return }
-        if case .floorRequest(let request) = message {
-            watch.asked(request, by: MemberID(fleet.devices[connection.device].pin))
+        if case .floorRequest(let request) = message, let channel = core.shared.connections.channel(of: connection.id) {
+            watch.asked(request, by: MemberID(fleet.devices[connection.device].pin), on: channels[channel].name.text)
         }
         isReplaying = connection.isReplay
         handle(.message(connection.id, message))
