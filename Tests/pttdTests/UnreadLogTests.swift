@@ -13,7 +13,7 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct UnreadLogTests {
     /// A daemon whose log is a pipe that is full at once: one page, and a reader that never comes.
     private func withUnreadLog(
-        audio: String = "", _ body: (BusFixture, TemporaryDirectory, DaemonProcess) async throws -> Void
+        settings: String = "", _ body: (BusFixture) async throws -> Void
     ) async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
@@ -24,15 +24,15 @@ import Testing
             defer { close(reader) }
             _ = fcntl(reader, 1_031, 4_096)
             let daemon = try DaemonProcess.start(
-                fixture, in: directory, audio: audio, log: pipe, options: ["--log-level", "trace"])
-            try await body(fixture, directory, daemon)
+                fixture, in: directory, audio: settings, log: pipe, options: ["--log-level", "trace"])
+            try await body(fixture)
             // It ends although its last lines find no reader.
             daemon.end(SIGTERM)
         }
     }
 
     @Test func aLogThatNobodyReadsStopsNeitherTheReleaseNorTheStatus() async throws {
-        try await withUnreadLog { fixture, _, _ in
+        try await withUnreadLog { fixture in
             let program = try await TestProgram.whenServed(fixture, name: "org.example.Talk")
             for _ in 0..<20 {
                 let uuid = try await program.client.joinChannel(UUID(), name: "Alpha")
@@ -49,7 +49,7 @@ import Testing
 
     @Test func `a button that is held while nobody reads the log begins and ends transmissions`() async throws {
         let accessory = "[accessory.button]\naddress = \"C4:00:00:00:00:00\"\nprofile = \"aina-v2\""
-        try await withUnreadLog(audio: accessory) { fixture, _, _ in
+        try await withUnreadLog(settings: accessory) { fixture in
             let bluez = FakeBlueZ(
                 on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger,
                 peripherals: [try #require(Peripheral("one=aina-v2", index: 0))])
