@@ -71,8 +71,9 @@ struct Pttd: ParsableCommand {
             try daemon.end()
         } catch {
             logger.critical("pttd cannot run", metadata: ["why": "\(error)"])
-            throw StartFailure.status(error)
+            ServiceEnd.now(StartFailure.status(error).rawValue)
         }
+        ServiceEnd.now(EXIT_SUCCESS)
     }
 
     private func load() throws -> (Configuration, String?) {

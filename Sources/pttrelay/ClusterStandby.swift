@@ -3,6 +3,7 @@ import Cryptography
 import Files
 import Glibc
 import Logging
+import Logs
 import Reactor
 import RelayCluster
 import Settings
@@ -29,7 +30,7 @@ struct ClusterStandby {
         ) { end in
             // At once, whatever is under way: another node serves, or is about to. Members find it.
             ServiceConsole.complain("pttrelay: \(Self.words(end))")
-            exit(EXIT_FAILURE)
+            ServiceEnd.now(EXIT_FAILURE)
         }
         await registrar.standBy(node)
         FailedStarts.ofService.succeeded()
@@ -40,7 +41,7 @@ struct ClusterStandby {
                 }
                 Task {
                     await administration.stop()
-                    exit(EXIT_SUCCESS)
+                    ServiceEnd.now(EXIT_SUCCESS)
                 }
             }
             return (

@@ -56,7 +56,12 @@ struct RunCommand: ParsableCommand {
         signal(SIGPIPE, SIG_IGN)
         // Before the first thread starts.
         SignalWatch.hold(Self.signals)
-        try EventLoop.runProgram(named: "pttrelay") { try await serve(on: $0) }
+        do {
+            try EventLoop.runProgram(named: "pttrelay") { try await serve(on: $0) }
+        } catch let status as ExitCode {
+            ServiceEnd.now(status.rawValue)
+        }
+        ServiceEnd.now(EXIT_SUCCESS)
     }
 
     private func serve(on loop: EventLoop) async throws {

@@ -1,0 +1,17 @@
+// The end of a service's process.
+import Glibc
+
+/// Ends the process of a service whose threads may still run.
+public enum ServiceEnd {
+    /// Ends the process when the lines of standard output and standard error are written, or `LogWriter.exitFlushTimeout` is over.
+    ///
+    /// exit(3) runs the destructors of the libraries first, and a thread that is inside one of them then uses what is gone: a `pttrelay`
+    /// whose threads were inside libnats ended by SIGSEGV.
+    ///
+    /// - Parameter status: The exit status.
+    public static func now(_ status: Int32) -> Never {
+        LogWriter.standardOutput.flush(within: LogWriter.exitFlushTimeout)
+        LogWriter.standardError.flush(within: LogWriter.exitFlushTimeout)
+        _exit(status)
+    }
+}
