@@ -14,6 +14,8 @@ struct JitterBench {
     var firsts = 0
     var silence = 0
     var invented = 0
+    /// Samples of packets in whose place invented sound was played.
+    var skipped = 0
     var recovered: [Int] = []
     var accelerated = 0
     var expanded = 0
@@ -53,6 +55,16 @@ struct JitterBench {
     mutating func play(blocks: Int) {
         for _ in 0..<blocks {
             var wanted = block
+            if let late = machine.latePacket(unplayed: rest, at: now) {
+                let packet = machine.slots[late.slot]
+                transits.append(
+                    now.nanoseconds - JitterBufferStateMachine.nanoseconds(packet.timestamp + Int64(late.skipped)))
+                played.append(machine.withPayload(late.slot) { Int($0[0]) | Int($0[1]) << 8 })
+                invented -= rest
+                skipped += late.skipped
+                rest = packet.samples - late.skipped
+                machine.release(late.slot, decoded: true)
+            }
             while wanted > 0 {
                 if rest > 0 {
                     let part = min(rest, wanted)

@@ -42,9 +42,10 @@ import Testing
 
     /// Plays packets that come at given milliseconds, and then `end`.
     private func play(
-        _ packets: [[UInt8]], at times: [(milliseconds: Double, sequence: Int, isRepaired: Bool)], for span: Int
+        _ packets: [[UInt8]], at times: [(milliseconds: Double, sequence: Int, isRepaired: Bool)], for span: Int,
+        _ settings: JitterBufferSettings = .init()
     ) throws -> Heard {
-        let renderer = try SpeechRenderer(.init(), decoder: OpusDecoder())
+        let renderer = try SpeechRenderer(settings, decoder: OpusDecoder())
         let start = Instant(nanoseconds: 5_000_000_000)
         let arrivals = times.sorted { $0.milliseconds < $1.milliseconds }
         var heard = Heard()
@@ -104,6 +105,36 @@ import Testing
         #expect(wait <= .milliseconds(25))
         #expect(counts.concealedSamples == 0)
         #expect(abs(loudMilliseconds(heard.samples) - loudMilliseconds(spoken)) < 150)
+    }
+
+    /// Nine packets of ten are loud; each of these is late once, in a burst of its own.
+    @Test(arguments: [6.0, 8, 10]) func `a packet that is late once hardly changes what is heard`(late: Double) throws {
+        let (_, packets) = try Self.speech(seconds: 1)
+        var settings = JitterBufferSettings()
+        settings.targetInitial = settings.targetMin
+        func heard(late sequence: Int?) throws -> Heard {
+            try play(
+                packets, at: packets.indices.map { (Double($0 * 10) + ($0 == sequence ? late : 0), $0, false) },
+                for: 1_200, settings)
+        }
+        let even = try heard(late: nil)
+        #expect(even.counts.concealedSamples == 0)
+        var (differing, all, concealed) = (0.0, 0.0, 0)
+        for sequence in stride(from: 4, to: packets.count - 4, by: 3) {
+            let late = try heard(late: sequence)
+            #expect(late.ends == [.complete] && late.counts.played == packets.count && late.counts.lost == 0)
+            concealed = max(concealed, late.counts.concealedSamples)
+            // Nothing has moved: sample by sample it is the same sound.
+            #expect(late.samples.count == even.samples.count)
+            for index in even.samples.indices {
+                let difference = Double(late.samples[index] - even.samples[index])
+                differing += difference * difference
+                all += Double(even.samples[index] * even.samples[index])
+            }
+        }
+        print("renderer: one packet late by \(late) ms, concealed \(concealed / 48) ms, differs by \(10 * log10(differing / all)) dB")
+        #expect(concealed > 0 && concealed <= JitterBufferStateMachine.concealStep)
+        #expect(differing < 0.01 * all)
     }
 
     @Test func `speech held for a second is caught up within a few seconds`() throws {

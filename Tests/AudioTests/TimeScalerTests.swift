@@ -47,6 +47,39 @@ import Testing
         return Double(count) * 48_000 / Double(samples.count)
     }
 
+    /// The speech goes on behind invented sound that is half played: in time, or where the two are most alike.
+    @Test(arguments: [85.0, 120, 210, 330], [0, 120, 360]) func `invented sound goes over to speech without a step`(
+        hertz: Double, skipped: Int
+    ) {
+        let spoken = voice(hertz, seconds: 0.1)
+        let scaler = TimeScaler()
+        func put(_ samples: ArraySlice<Float>) {
+            let room = scaler.room()
+            for (index, sample) in samples.enumerated() { room[index] = sample }
+            scaler.commit(samples.count)
+        }
+        func play(_ count: Int) -> [Float] {
+            defer { scaler.played(count) }
+            return Array(UnsafeBufferPointer(start: scaler.next, count: count))
+        }
+        put(spoken[..<1_600])
+        var heard = play(scaler.count)
+        // As a decoder does, which invents what would have come; the speech comes behind it.
+        let invented = 480 - skipped
+        put(spoken[1_600..<1_600 + 480])
+        heard += play(480 - invented)
+        put(skipped == 0 ? spoken[2_080..<2_560] : spoken[1_600..<2_080])
+        scaler.join(invented: invented, skipped: skipped)
+        heard += play(scaler.count)
+        #expect(largestStep(heard) < 1.3 * largestStep(spoken))
+        if skipped > 0 {
+            #expect(heard.count == 2_080)
+            #expect(zip(heard, spoken).allSatisfy { abs($0 - $1) < 1e-6 })
+        } else {
+            #expect(heard.count < 2_560 && heard.count >= 2_080)
+        }
+    }
+
     @Test(arguments: [85.0, 120, 210, 330])
     func `a voice is shortened and lengthened without a step and keeps its pitch`(
         hertz: Double

@@ -30,6 +30,7 @@ extension JitterBufferStateMachine {
         playing = false
         concealed = 0
         filled = 0
+        lateAt = nil
         gap = Gap()
         waitsInVain = 0
         correction = PaceRule()
@@ -171,6 +172,28 @@ extension JitterBufferStateMachine {
         let decision = standIn()
         if case .conceal(let samples) = decision { filled += samples }
         return decision
+    }
+
+    /// Whether the packet that sound is being invented for has come. The player then goes over to it, and drops the `unplayed` samples
+    /// of the invented sound that are left.
+    ///
+    /// A packet that comes late once takes the place that it would have had, so that the delay stays as it was: the invented sound
+    /// continues the speech in time. Where packets come late more often, or later, the packet is played whole, and the delay grows by
+    /// what was played of the invented sound.
+    mutating func latePacket(unplayed: Int, at now: Instant) -> LatePacket? {
+        // Nothing else was invented since the last packet.
+        guard unplayed > 0, filled >= unplayed, filled == concealed, nextIsThere,
+            let slot = current.slot(of: nextSequence)
+        else { return nil }
+        let taken = filled - unplayed
+        let isRare = lateAt.map { now - $0 >= Self.lateRarely } ?? true
+        let keepsTime =
+            isRare && filled == Self.concealStep && taken + TimeScaler.fadeMax <= slots[slot].samples
+        lateAt = now
+        statistics.concealedSamples -= unplayed
+        let skipped = keepsTime ? taken : 0
+        _ = decode(slot, isFirst: false, at: now - CaptureStateMachine.duration(Int64(skipped)))
+        return LatePacket(slot: slot, skipped: skipped)
     }
 
     private mutating func standIn() -> Decision {

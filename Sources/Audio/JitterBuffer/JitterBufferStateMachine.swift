@@ -43,12 +43,22 @@ struct JitterBufferStateMachine {
         case ended(PlaybackEnd)
     }
 
+    /// A packet that came while sound that was invented for it was being played.
+    struct LatePacket: Equatable {
+        /// Decode the packet in this slot, then `release` it.
+        var slot: Int
+        /// So many samples of the packet are not to be played, because the sound that was invented for it has taken their time.
+        var skipped: Int
+    }
+
     /// Packets held at most: five seconds of 10 ms frames. A gap of 2 s and 1.5 s around it are 3.5 s.
     static let slotCount = 512
     /// When so few slots are free, no gap is waited for.
     static let slotReserve = 64
     /// Samples invented at once, in place of a packet that is waited for: the least that the codec invents well.
     static let concealStep = 480
+    /// A packet that comes later than it is due keeps its time if the one before it that did so came this much earlier.
+    static let lateRarely = Duration.seconds(1)
     /// Silence played at once before looking again.
     static let silenceStep = 120
     /// Concealment becomes silence after this many samples; libopus has faded it by then.
@@ -81,6 +91,8 @@ struct JitterBufferStateMachine {
     var concealed = 0
     /// Of those, the ones invented while nothing was there, which stand in for packets that prove to be lost.
     var filled = 0
+    /// When a packet came last that sound was being invented for.
+    var lateAt: Instant?
     var gap = Gap()
     var waitsInVain = 0
     var correction = PaceRule()

@@ -64,6 +64,7 @@ final class SpeechRenderer {
     /// Fills `block` with what is to be heard from `now` on.
     func render(into block: UnsafeMutablePointer<Float>, count: Int, at now: Instant, _ tell: (Event) -> Void) {
         drift.set(jitter.talkerPartsPerMillion - speakerPartsPerMillion)
+        joinLatePacket(at: now)
         var filled = 0
         var decisions = 0
         while filled < count {
@@ -104,6 +105,14 @@ final class SpeechRenderer {
             commit(jitter.withPayload(slot) { decoder.recover(samples, from: $0, into: room) }, of: samples)
         case .ended(let reason): tell(.ended(reason, burst: burst, offset: filled))
         }
+    }
+
+    /// Goes over to a packet that has come while sound was invented for it.
+    private func joinLatePacket(at now: Instant) {
+        let unplayed = scaler.count
+        guard let late = jitter.latePacket(unplayed: unplayed, at: now) else { return }
+        decode(late.slot)
+        scaler.join(invented: unplayed, skipped: late.skipped)
     }
 
     private func keepPace(_ pace: JitterBufferStateMachine.Pace, at time: Instant) {

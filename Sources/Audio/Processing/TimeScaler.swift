@@ -14,7 +14,7 @@ final class TimeScaler {
     /// Periods are compared over at most this many samples.
     private static let spanMax = 600
     /// The length of a cross-fade.
-    private static let fadeMax = 240
+    static let fadeMax = 240
     /// How alike two periods must be, 0…1, for a change to be inaudible; when far behind, less will do.
     private static let likenessMin: Float = 0.8
     private static let likenessWhenFar: Float = 0.55
@@ -154,6 +154,21 @@ final class TimeScaler {
         end += lag
         budget -= Float(lag)
         return lag
+    }
+
+    /// Goes over from invented sound to the speech that it stood for, which comes behind it.
+    ///
+    /// - Parameters:
+    ///   - invented: Samples of the sound that comes next and was invented.
+    ///   - skipped: Samples at the beginning of the speech whose time has passed. With 0 as much of the invented sound as is alike goes.
+    func join(invented: Int, skipped: Int) {
+        let start = samples + position
+        let most = min(invented, count / 2)
+        if skipped == 0, let lag = bestLag(start, start, most, min(Self.spanMax, count - most), isFar: true) {
+            return cut(lag, fade: min(Self.fadeMax, lag))
+        }
+        let lag = min(invented + skipped, count)
+        cut(lag, fade: min(Self.fadeMax, min(invented, count - lag)))
     }
 
     /// Fades from the beginning over to what is `lag` later.
