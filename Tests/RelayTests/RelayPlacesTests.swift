@@ -232,8 +232,17 @@ import Testing
         let keys = RelayTransportKeys.generate()
         let relay = try await TestRelay(keys: keys)
         let next = try await TestRelay(channel: relay.channel, keys: keys)
-        let place = try await next.invitation().place
-        let alice = try await TestClient.joined("Alice", relay)
+        // By another name, which a ticket of the first relay does not have.
+        let place = try #require(RelayPlace("localhost:\(try #require(await next.server.port))"))
+        let memory = ResumptionMemory()
+        let alice = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
+        try await alice.untilReady()
+        let own = await alice.client.identity.pin
+        let deadline = ContinuousClock.now + .seconds(10)
+        while memory.state(of: try await relay.invitation(), for: own) == nil {
+            try #require(ContinuousClock.now < deadline, "no ticket came")
+            try await Task.sleep(for: .milliseconds(2))
+        }
         let bob = try await TestClient.joined("Bob", relay)
         let (aliceStart, bobStart) = (alice.recorder.events.count, bob.recorder.events.count)
         await relay.server.drain(for: .seconds(20), to: place)
@@ -241,6 +250,7 @@ import Testing
         try await alice.untilReady(from: aliceStart)
         try await bob.untilReady(from: bobStart)
         #expect(await next.server.memberCount(of: next.channel.id) == 2)
+        #expect(await alice.client.quic?.connection.earlyData == .accepted)
         try await alice.talk(1, frames: 5)
         #expect(try await bob.heardEnd().1.received == 5)
         // It is started again at the same place, where they come back to.

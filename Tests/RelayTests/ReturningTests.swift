@@ -305,7 +305,7 @@ final class SavedBytes: Sendable {
         return (holder.bytes, link, identity)
     }
 
-    @Test func `what is kept is found again, by the same end and for the same relay only`() async throws {
+    @Test func `what is kept is found again, by the same end and for the same key only`() async throws {
         let (bytes, link, identity) = try await kept()
         #expect(ResumptionMemory.isIntact(bytes))
         let memory = ResumptionMemory(restoring: bytes)
@@ -313,10 +313,11 @@ final class SavedBytes: Sendable {
         #expect(memory.state(of: link, for: link.pin) == nil, "a ticket is its owner's")
         var other = link
         other.port ^= 1
-        #expect(memory.state(of: other, for: identity.pin) == nil)
+        #expect(memory.state(of: other, for: identity.pin) == state, "another relay with that key can read it")
         // Bounded: the oldest goes.
-        for number in 0..<ResumptionMemory.relaysMaximum {
-            other.port = UInt16(1_000 + number)
+        for number in 0..<ResumptionMemory.entriesMaximum {
+            other.pin = try #require(PublicKeyPin([UInt8](repeating: UInt8(number), count: 32)))
+            #expect(memory.state(of: other, for: identity.pin) == nil)
             memory.keep(state, of: other, for: identity.pin)
         }
         #expect(memory.state(of: link, for: identity.pin) == nil)

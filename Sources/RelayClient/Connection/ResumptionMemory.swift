@@ -7,13 +7,16 @@ import Synchronization
 
 /// The newest resumption state of each relay, and where it takes links over TLS.
 ///
+/// The state belongs to the relay's key, not to its address: it is good at the successor that the relay names, and at another relay of
+/// its cluster. What cannot read the ticket makes a full handshake.
+///
 /// A connection that begins with the state needs one round trip less until it has joined. The place is of use after a start in a network
 /// that blocks UDP, if the invitation does not name it. The state contains secrets, as a private key does.
 ///
 /// Shared by all links of a process; may be used from any thread.
 public final class ResumptionMemory: Sendable {
-    /// Relays that are remembered; beyond, the one that was heard of longest ago is forgotten.
-    public static let relaysMaximum = 16
+    /// Tickets and places that are remembered; beyond, the one that was heard of longest ago is forgotten.
+    public static let entriesMaximum = 32
     /// The longest `bytes` that is read.
     public static let byteCountMaximum = 262_144
     /// The longest state that is kept; one with a certificate of an elliptic curve has about 2,000 bytes.
@@ -23,7 +26,8 @@ public final class ResumptionMemory: Sendable {
     private static let formerMagic = Array("pttd resumption 1\n".utf8)
 
     private struct Entry: Sendable {
-        let relay: [UInt8]
+        /// 32 bytes that stand for what it is about.
+        let name: [UInt8]
         /// Empty: there is none.
         var state: [UInt8] = []
         /// A `WebPlace` as text; empty: it is not known.
@@ -49,46 +53,50 @@ public final class ResumptionMemory: Sendable {
 
     /// What to return with; the ticket is this end's `identity`'s, so it is not used by another one.
     func state(of relay: InvitationLink, for identity: PublicKeyPin) -> ResumptionState? {
-        let name = Self.name(relay, identity)
+        let name = Self.ticketName(relay, identity)
         return entries.withLock { entries in
-            entries.first { $0.relay == name }.flatMap { ResumptionState(bytes: $0.state) }
+            entries.first { $0.name == name }.flatMap { ResumptionState(bytes: $0.state) }
         }
     }
 
     /// Remembers `state`, or with nil forgets what there was.
     func keep(_ state: ResumptionState?, of relay: InvitationLink, for identity: PublicKeyPin) {
         let bytes = state?.bytes ?? []
-        change(relay, identity) { $0.state = bytes.count <= Self.stateByteCountMaximum ? bytes : [] }
+        change(Self.ticketName(relay, identity)) { $0.state = bytes.count <= Self.stateByteCountMaximum ? bytes : [] }
     }
 
     /// Where the relay takes links over TLS, as it said last; nil: it is not known.
     func web(of relay: InvitationLink, for identity: PublicKeyPin) -> WebPlace? {
-        let name = Self.name(relay, identity)
+        let name = Self.placeName(relay, identity)
         return entries.withLock { entries in
-            entries.first { $0.relay == name }.flatMap { WebPlace(String(decoding: $0.web, as: UTF8.self)) }
+            entries.first { $0.name == name }.flatMap { WebPlace(String(decoding: $0.web, as: UTF8.self)) }
         }
     }
 
     /// Remembers where the relay takes links over TLS. One that takes none any more costs an attempt beside that over QUIC.
     func keep(_ web: WebPlace, of relay: InvitationLink, for identity: PublicKeyPin) {
         guard self.web(of: relay, for: identity) != web else { return }
-        change(relay, identity) { $0.web = Array(web.text.utf8) }
+        change(Self.placeName(relay, identity)) { $0.web = Array(web.text.utf8) }
     }
 
-    private func change(_ relay: InvitationLink, _ identity: PublicKeyPin, _ body: (inout Entry) -> Void) {
-        let name = Self.name(relay, identity)
+    private func change(_ name: [UInt8], _ body: (inout Entry) -> Void) {
         entries.withLock { entries in
-            let place = entries.firstIndex { $0.relay == name }
-            var entry = place.map { entries.remove(at: $0) } ?? Entry(relay: name)
+            let place = entries.firstIndex { $0.name == name }
+            var entry = place.map { entries.remove(at: $0) } ?? Entry(name: name)
             body(&entry)
             if !entry.state.isEmpty || !entry.web.isEmpty { entries.insert(entry, at: 0) }
-            if entries.count > Self.relaysMaximum { entries.removeLast(entries.count - Self.relaysMaximum) }
+            if entries.count > Self.entriesMaximum { entries.removeLast(entries.count - Self.entriesMaximum) }
             save(Self.write(entries))
         }
     }
 
-    /// 32 bytes that stand for one end's tickets at one relay.
-    private static func name(_ relay: InvitationLink, _ identity: PublicKeyPin) -> [UInt8] {
+    /// Of one end's tickets of all relays with one key.
+    private static func ticketName(_ relay: InvitationLink, _ identity: PublicKeyPin) -> [UInt8] {
+        sha256(identity.bytes + relay.pin.bytes)
+    }
+
+    /// Of one relay, as one end knows it.
+    private static func placeName(_ relay: InvitationLink, _ identity: PublicKeyPin) -> [UInt8] {
         sha256(identity.bytes + relay.pin.bytes + Array("\(relay.host) \(relay.port)".utf8))
     }
 
@@ -98,7 +106,7 @@ public final class ResumptionMemory: Sendable {
     private static func write(_ entries: [Entry]) -> [UInt8] {
         var bytes = magic
         for entry in entries {
-            bytes += entry.relay
+            bytes += entry.name
             for part in [entry.state, entry.web] {
                 let length = UInt32(clamping: part.count)
                 bytes += [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) } + part
@@ -113,8 +121,8 @@ public final class ResumptionMemory: Sendable {
         var rest = bytes.dropFirst(magic.count)
         var entries: [Entry] = []
         while !rest.isEmpty {
-            guard rest.count >= 32, entries.count < relaysMaximum else { return nil }
-            var entry = Entry(relay: Array(rest.prefix(32)))
+            guard rest.count >= 32, entries.count < entriesMaximum else { return nil }
+            var entry = Entry(name: Array(rest.prefix(32)))
             rest = rest.dropFirst(32)
             guard let state = part(&rest, maximum: stateByteCountMaximum) else { return nil }
             // It has a checksum of its own.
