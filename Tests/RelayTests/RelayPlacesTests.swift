@@ -1,6 +1,7 @@
 // Where a client goes on whose relay has named a successor.
 import Cryptography
 import MonotonicTime
+import QUIC
 import RelayProtocol
 import TestSupport
 import Testing
@@ -233,7 +234,8 @@ import Testing
         let relay = try await TestRelay(keys: keys)
         let next = try await TestRelay(channel: relay.channel, keys: keys)
         // By another name, which a ticket of the first relay does not have.
-        let place = try #require(RelayPlace("localhost:\(try #require(await next.server.port))"))
+        let port = try #require(await next.server.port)
+        let place = try #require(RelayPlace("localhost:\(port)"))
         let memory = ResumptionMemory()
         let alice = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
         try await alice.untilReady()
