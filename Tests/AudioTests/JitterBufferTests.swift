@@ -167,12 +167,14 @@ import Testing
     @Test func `a packet that is longer late than the first invented sound is played whole`() {
         var bench = JitterBench()
         bench.insert(0, marker: true)
-        // 20 ms of waiting, 20 ms of speech, 15 ms of invented sound.
+        // 20 ms of waiting, 20 ms of speech, the rest is invented.
         bench.play(55)
         bench.insert(1)
         bench.play(5)
         #expect(bench.sequences == [0, 1] && bench.skipped == 0)
-        #expect(bench.invented == 15 * 48 && bench.machine.statistics.concealedSamples == bench.invented)
+        let step = JitterBufferStateMachine.concealStep
+        #expect(bench.invented > step && bench.invented < 2 * step)
+        #expect(bench.machine.statistics.concealedSamples == bench.invented)
     }
 
     @Test func `a burst whose end is never announced ends after the silence`() {
