@@ -346,7 +346,7 @@ let package = Package(
         tests("RelayStore", named: "RelayStore", ["RelayProtocol", "Cryptography", "Files", "SQLite"]),
         tests(
             "RelayCluster", named: "RelayCluster",
-            ["NATS", "RelayStore", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
+            ["NATS", "RelayStore", "RelayProtocol", "Cryptography", "CSodium", "MonotonicTime", "Reactor", log]),
         // Not a product: writes to a relay's records until it is killed.
         .executableTarget(
             name: "records-writer", dependencies: ["RelayStore", "RelayProtocol", "Cryptography"],

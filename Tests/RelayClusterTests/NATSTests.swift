@@ -118,6 +118,59 @@ import Testing
         #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
     }
 
+    @Test func `over TLS a server is known by its authority and its name`() throws {
+        let folder = try TemporaryFolder()
+        let authority = try NATSAuthority(in: folder)
+        let server = try NATSServer(configuration: authority.server("IP:127.0.0.1"))
+        var options = NATSOptions(
+            servers: ["tls://127.0.0.1:\(server.port)"], name: "test", authorities: authority.certificate)
+        options.timeout = .seconds(5)
+        let connection = try NATSConnection(options)
+        try connection.add(log, wait: .seconds(2))
+        #expect(try connection.publish([1, 2], to: "test.log", of: "LOG", after: .none, wait: .seconds(2)) == 1)
+
+        // Another authority, those of the system, and a connection without TLS.
+        let other = try NATSAuthority(in: TemporaryFolder())
+        for authorities in [other.certificate, nil] {
+            options.authorities = authorities
+            let error = #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
+            #expect(error?.kind == .refused && "\(error!)".contains("'ca' in [cluster]"), "\(error!)")
+        }
+        #expect(kind { _ = try NATSConnection(server.options) } == .refused)
+        // The right authority, for another machine.
+        server.stop()
+        try server.start(authority.server("DNS:nats.example"))
+        options.authorities = authority.certificate
+        let error = #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
+        #expect(error?.kind == .refused, "\(error!)")
+        options.authorities = folder.file("missing.pem")
+        #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
+        // The server has no TLS.
+        server.stop()
+        try server.start()
+        options.authorities = authority.certificate
+        #expect(kind { _ = try NATSConnection(options) } == .refused)
+    }
+
+    @Test func `a credentials file opens its account, and no other file does`() throws {
+        let owner = NATSOperator()
+        let server = try NATSServer(configuration: owner.configuration)
+        let file = server.folder.file("relay.creds")
+        var options = server.options
+        options.credentials = file
+        try Data(owner.credentials().utf8).write(to: URL(filePath: file))
+        let connection = try NATSConnection(options)
+        try connection.add(log, wait: .seconds(2))
+        #expect(try connection.publish([1, 2], to: "test.log", of: "LOG", after: .none, wait: .seconds(2)) == 1)
+
+        // Of an account that the operator does not know; damaged; without a file.
+        try Data(owner.credentials(by: NATSKey(.account)).utf8).write(to: URL(filePath: file))
+        #expect(kind { _ = try NATSConnection(options) } == .refused)
+        try Data("-----BEGIN NATS USER JWT-----\n".utf8).write(to: URL(filePath: file))
+        #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
+        #expect(kind { _ = try NATSConnection(server.options) } == .refused)
+    }
+
     @Test func `a server that stands still is noticed in time`() throws {
         let server = try NATSServer()
         let connection = try NATSConnection(server.options)
