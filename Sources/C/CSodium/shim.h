@@ -6,6 +6,8 @@
 #include <sodium/crypto_scalarmult_curve25519.h>
 #include <sodium/crypto_scalarmult_ristretto255.h>
 #include <sodium/crypto_shorthash_siphash24.h>
+// Tests sign the credentials of a NATS user.
+#include <sodium/crypto_sign.h>
 
 // Pointers to anything: Swift lends numbers without a closure then. It has no errors.
 static inline void ptt_siphash128(void *tag, const void *message, size_t count, const void *key) {
