@@ -77,6 +77,16 @@ private final class Pipe: Sendable {
         writer.close()
     }
 
+    @Test func `a service ends with its last lines written, and runs nothing that libraries do at an exit`() async {
+        let result = await #expect(processExitsWith: .exitCode(3), observing: [\.standardErrorContent]) {
+            atexit { _exit(9) }
+            LogWriter.standardError.write("the last line\n")
+            ServiceEnd.now(3)
+        }
+        let said = result.map { String(decoding: $0.standardErrorContent, as: UTF8.self) }
+        #expect(said?.contains("the last line") == true)
+    }
+
     @Test func `while nothing is logged the thread sleeps`() throws {
         let pipe = try Pipe()
         let writer = LogWriter(pipe.writing)
