@@ -1,5 +1,6 @@
 // The end of a service's process.
 import Glibc
+import MonotonicTime
 
 /// Ends the process of a service whose threads may still run.
 public enum ServiceEnd {
@@ -10,8 +11,10 @@ public enum ServiceEnd {
     ///
     /// - Parameter status: The exit status.
     public static func now(_ status: Int32) -> Never {
-        LogWriter.standardOutput.flush(within: LogWriter.exitFlushTimeout)
-        LogWriter.standardError.flush(within: LogWriter.exitFlushTimeout)
+        let deadline = Instant.now + LogWriter.exitFlushTimeout
+        for writer in [LogWriter.standardError, LogWriter.standardOutput] {
+            writer.flush(within: max(.zero, deadline - .now))
+        }
         _exit(status)
     }
 }
