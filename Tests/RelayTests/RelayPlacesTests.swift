@@ -235,9 +235,13 @@ import Testing
         let next = try await TestRelay(channel: relay.channel, keys: keys)
         // By another name, which a ticket of the first relay does not have.
         let port = try #require(await next.server.port)
-        let place = try #require(RelayPlace("localhost:\(port)"))
+        let place = try #require(RelayPlace("next.example:\(port)"))
+        let resolve: RelayClient.Resolver = { _, port throws(QUICError) in
+            try await SocketAddress.resolve("127.0.0.1", port: port)
+        }
         let memory = ResumptionMemory()
-        let alice = try await TestClient("Alice", try await relay.invitation(), resumption: memory)
+        let alice = try await TestClient(
+            "Alice", try await relay.invitation(), resumption: memory, resolve: resolve)
         try await alice.untilReady()
         let own = await alice.client.identity.pin
         let deadline = ContinuousClock.now + .seconds(10)
@@ -245,7 +249,8 @@ import Testing
             try #require(ContinuousClock.now < deadline, "no ticket came")
             try await Task.sleep(for: .milliseconds(2))
         }
-        let bob = try await TestClient.joined("Bob", relay)
+        let bob = try await TestClient("Bob", try await relay.invitation(), resolve: resolve)
+        try await bob.untilReady()
         let (aliceStart, bobStart) = (alice.recorder.events.count, bob.recorder.events.count)
         await relay.server.drain(for: .seconds(20), to: place)
         #expect(await relay.server.port == nil)
