@@ -322,6 +322,8 @@ final class SavedBytes: Sendable {
         }
         #expect(memory.state(of: link, for: identity.pin) == nil)
         #expect(memory.state(of: other, for: identity.pin) == state)
+        let longest = 40 + ResumptionMemory.stateByteCountMaximum + WebPlace.byteCountMaximum
+        #expect(ResumptionMemory.entriesMaximum * longest + 100 < ResumptionMemory.byteCountMaximum)
         memory.keep(nil, of: other, for: identity.pin)
         #expect(memory.state(of: other, for: identity.pin) == nil)
     }

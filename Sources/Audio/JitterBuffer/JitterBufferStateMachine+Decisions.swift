@@ -174,12 +174,12 @@ extension JitterBufferStateMachine {
         return decision
     }
 
-    /// Whether the packet that sound is being invented for has come. The player then goes over to it, and drops the `unplayed` samples
-    /// of the invented sound that are left.
+    /// The packet that sound is being invented for, if it has come: the player then goes over to it, and drops the `unplayed` samples of
+    /// the invented sound.
     ///
-    /// A packet that comes late once takes the place that it would have had, so that the delay stays as it was: the invented sound
-    /// continues the speech in time. Where packets come late more often, or later, the packet is played whole, and the delay grows by
-    /// what was played of the invented sound.
+    /// A single late packet takes the place that it would have had, so that the delay stays as it was: the invented sound continues the
+    /// speech in time. Where packets come late more often, or later, the packet is played whole, and the delay grows by what was played
+    /// of the invented sound.
     mutating func latePacket(unplayed: Int, at now: Instant) -> LatePacket? {
         // Nothing else was invented since the last packet.
         guard unplayed > 0, filled >= unplayed, filled == concealed, nextIsThere,

@@ -160,7 +160,8 @@ final class TimeScaler {
     ///
     /// - Parameters:
     ///   - invented: Samples of the sound that comes next and was invented.
-    ///   - skipped: Samples at the beginning of the speech whose time has passed. With 0 as much of the invented sound as is alike goes.
+    ///   - skipped: Samples at the beginning of the speech that are not played, because their time has passed. If it is 0, whole periods
+    ///     of the invented sound are dropped, or all of it where the voice does not repeat itself.
     func join(invented: Int, skipped: Int) {
         let start = samples + position
         let most = min(invented, count / 2)

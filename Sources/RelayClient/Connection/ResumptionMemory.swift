@@ -17,8 +17,8 @@ import Synchronization
 public final class ResumptionMemory: Sendable {
     /// Tickets and places that are remembered; beyond, the one that was heard of longest ago is forgotten.
     public static let entriesMaximum = 32
-    /// The longest `bytes` that is read.
-    public static let byteCountMaximum = 262_144
+    /// The longest `bytes` that is read: all entries may be of the greatest length.
+    public static let byteCountMaximum = 524_288
     /// The longest state that is kept; one with a certificate of an elliptic curve has about 2,000 bytes.
     static let stateByteCountMaximum = 16_000
     private static let magic = Array("pttd resumption 2\n".utf8)
