@@ -91,6 +91,7 @@ extension JitterBufferStateMachine {
         nextSequence = packet.sequence + 1
         nextTimestamp = packet.timestamp + Int64(packet.samples)
         frameSamples = packet.samples
+        if filled > 0 { lateAt = now }
         concealed = 0
         filled = 0
         markPlayed(packet.sequence)
@@ -174,26 +175,21 @@ extension JitterBufferStateMachine {
         return decision
     }
 
-    /// The packet that sound is being invented for, if it has come: the player then goes over to it, and drops the `unplayed` samples of
-    /// the invented sound.
+    /// A packet that has come while the first sound that was invented for it is played, `unplayed` samples of which are left. The player
+    /// drops those and goes over to the packet, which takes the place that it would have had: the delay stays as it was.
     ///
-    /// A single late packet takes the place that it would have had, so that the delay stays as it was: the invented sound continues the
-    /// speech in time. Where packets come late more often, or later, the packet is played whole, and the delay grows by what was played
-    /// of the invented sound.
+    /// Nil where packets come late more often, or later: then the packet is played whole, behind the invented sound. That makes the delay
+    /// longer, which keeps the next ones from coming late.
     mutating func latePacket(unplayed: Int, at now: Instant) -> LatePacket? {
+        let played = filled - unplayed
         // Nothing else was invented since the last packet.
-        guard unplayed > 0, filled >= unplayed, filled == concealed, nextIsThere,
-            let slot = current.slot(of: nextSequence)
+        guard unplayed > 0, played >= 0, filled == Self.concealStep, concealed == filled, nextIsThere,
+            lateAt.map({ now - $0 >= Self.lateRarely }) ?? true, let slot = current.slot(of: nextSequence),
+            played + TimeScaler.fadeMax <= slots[slot].samples
         else { return nil }
-        let taken = filled - unplayed
-        let isRare = lateAt.map { now - $0 >= Self.lateRarely } ?? true
-        let keepsTime =
-            isRare && filled == Self.concealStep && taken + TimeScaler.fadeMax <= slots[slot].samples
-        lateAt = now
         statistics.concealedSamples -= unplayed
-        let skipped = keepsTime ? taken : 0
-        _ = decode(slot, isFirst: false, at: now - CaptureStateMachine.duration(Int64(skipped)))
-        return LatePacket(slot: slot, skipped: skipped)
+        _ = decode(slot, isFirst: false, at: now - CaptureStateMachine.duration(Int64(played)))
+        return LatePacket(slot: slot, skipped: played)
     }
 
     private mutating func standIn() -> Decision {

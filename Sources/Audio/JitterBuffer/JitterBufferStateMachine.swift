@@ -43,11 +43,11 @@ struct JitterBufferStateMachine {
         case ended(PlaybackEnd)
     }
 
-    /// A packet that came while sound that was invented for it was being played.
+    /// A packet that takes its place although sound was invented for it.
     struct LatePacket: Equatable {
         /// Decode the packet in this slot, then `release` it.
         var slot: Int
-        /// So many samples of the packet are not to be played, because the sound that was invented for it has taken their time.
+        /// So many samples of the packet are not to be played, because the invented sound has taken their time.
         var skipped: Int
     }
 
@@ -57,7 +57,7 @@ struct JitterBufferStateMachine {
     static let slotReserve = 64
     /// Samples invented at once, in place of a packet that is waited for: the least that the codec invents well.
     static let concealStep = 480
-    /// A packet that comes later than it is due keeps its time if the one before it that did so came this much earlier.
+    /// A late packet takes its place if the late one before it was played this much earlier.
     static let lateRarely = Duration.seconds(1)
     /// Silence played at once before looking again.
     static let silenceStep = 120
@@ -91,7 +91,7 @@ struct JitterBufferStateMachine {
     var concealed = 0
     /// Of those, the ones invented while nothing was there, which stand in for packets that prove to be lost.
     var filled = 0
-    /// When a packet came last that sound was being invented for.
+    /// When a packet was played last that sound had been invented for.
     var lateAt: Instant?
     var gap = Gap()
     var waitsInVain = 0

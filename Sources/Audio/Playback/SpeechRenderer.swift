@@ -107,7 +107,7 @@ final class SpeechRenderer {
         }
     }
 
-    /// Goes over to a packet that has come while sound was invented for it.
+    /// Goes over to a packet that has come while sound is played that was invented for it.
     private func joinLatePacket(at now: Instant) {
         let unplayed = scaler.count
         guard let late = jitter.latePacket(unplayed: unplayed, at: now) else { return }

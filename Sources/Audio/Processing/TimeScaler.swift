@@ -156,18 +156,12 @@ final class TimeScaler {
         return lag
     }
 
-    /// Goes over from invented sound to the speech that it stood for, which comes behind it.
+    /// Goes over from invented sound to the speech that it stands for, which comes behind it.
     ///
     /// - Parameters:
     ///   - invented: Samples of the sound that comes next and was invented.
-    ///   - skipped: Samples at the beginning of the speech that are not played, because their time has passed. If it is 0, whole periods
-    ///     of the invented sound are dropped, or all of it where the voice does not repeat itself.
+    ///   - skipped: Samples at the beginning of the speech that are not played, because their time has passed.
     func join(invented: Int, skipped: Int) {
-        let start = samples + position
-        let most = min(invented, count / 2)
-        if skipped == 0, let lag = bestLag(start, start, most, min(Self.spanMax, count - most), isFar: true) {
-            return cut(lag, fade: min(Self.fadeMax, lag))
-        }
         let lag = min(invented + skipped, count)
         cut(lag, fade: min(Self.fadeMax, min(invented, count - lag)))
     }
