@@ -56,7 +56,7 @@ import Testing
         }
         var status = stat()
         #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
-        for damage in [Array("pttd resumption 3\n".utf8), [0], [UInt8](repeating: 1, count: 300_000)] {
+        for damage in [Array("pttd resumption 3\n".utf8), [0], [UInt8](repeating: 1, count: 600_000)] {
             try AtomicFile.write(damage, to: path, isSecret: true)
             #expect(try restore(path).count == 1)
         }
