@@ -4,8 +4,7 @@
 //   AudioProbe loop MICROPHONE SPEAKER HOLD_MS [BURSTS] [GAP_MS]   the microphone's frames are the speaker's packets
 //   AudioProbe allocations MICROPHONE SPEAKER FRAMES               allocations on the two threads within so many frames, which all
 //                                                                  voices of the speaker play at once while their echo is
-//                                                                  cancelled; a line "interrupted"
-//                                                                  when a device was brought back meanwhile, and then again
+//                                                                  cancelled
 //   AudioProbe press MICROPHONE SPEAKER                            on standard input: 1 presses, 0 releases, t plays a tone,
 //                                                                  q ends
 //   AudioProbe busy MICROPHONE SPEAKER                             the same, while another pair of engines holds the devices
@@ -27,9 +26,9 @@ let logger: Logger = {
     return logger
 }()
 
-/// Times that `allocations` counts anew, and how long after each the devices have for saying that they were brought back.
-let windowsMax = 12
-let settling = Duration.milliseconds(200)
+/// `allocations` counts in windows of so many frames, so many of them at most.
+let windowFrames = 25
+let windowsMax = 200
 
 func threadIdentifier(named name: String) -> Int32? {
     guard let directory = opendir("/proc/self/task") else { return nil }
@@ -117,7 +116,9 @@ final class Loop {
             microphone.goAhead(from: now)
         case .fellSilent(let burst): say("microphone-silent burst=\(burst)")
         case .heardAgain(let burst): say("microphone-heard-again burst=\(burst)")
-        case .lost(let error): say("microphone-lost \(error)")
+        case .lost(let error):
+            failures += 1
+            say("microphone-lost \(error)")
         case .resumed(let gap): say("microphone-resumed gap_ms=\(gap.milliseconds)")
         case .ended(let burst, let reason):
             captureEnded += 1
@@ -144,7 +145,9 @@ final class Loop {
         case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
         case .toneEnded(let tone, let last): say("tone-ended tone=\(tone) t=\(last.nanoseconds)")
         case .promptEnded(let number): say("prompt-ended number=\(number)")
-        case .lost(let error): say("speaker-lost \(error)")
+        case .lost(let error):
+            failures += 1
+            say("speaker-lost \(error)")
         case .failed(let error):
             failed = true
             failures += 1
@@ -171,6 +174,56 @@ final class Loop {
             microphone.drain { take($0) }
             speaker.drain { take($0) }
         }
+    }
+}
+
+extension Loop {
+    /// What is counted: allocations and locks of the threads, frames, and times that a device had to be brought back.
+    private struct Counts {
+        var frames = 0
+        var capture = 0
+        var playback = 0
+        var main = 0
+        var captureLocks = 0
+        var playbackLocks = 0
+        var interruptions = 0
+
+        func adding(_ sign: Int, _ other: Counts) -> Counts {
+            Counts(
+                frames: frames + sign * other.frames, capture: capture + sign * other.capture,
+                playback: playback + sign * other.playback, main: main + sign * other.main,
+                captureLocks: captureLocks + sign * other.captureLocks,
+                playbackLocks: playbackLocks + sign * other.playbackLocks,
+                interruptions: interruptions + sign * other.interruptions)
+        }
+    }
+
+    /// Counts the allocations and the locks of the two threads, and prints them once there are `wanted` frames.
+    ///
+    /// A machine that was halted lets devices run dry. To bring them back does allocate, and is told a little later. So only windows count
+    /// that are between two others, and nothing was brought back in the three.
+    func countAllocations(wanted: Int, capture: Int32, playback: Int32) {
+        func now() -> Counts {
+            Counts(
+                frames: frames, capture: ptt_allocations(capture), playback: ptt_allocations(playback),
+                main: ptt_allocations(getpid()), captureLocks: ptt_locks(capture), playbackLocks: ptt_locks(playback),
+                interruptions: interruptions)
+        }
+        let before = now()
+        var (sum, total) = (Counts(), Counts())
+        var last: [Counts] = []
+        for _ in 1...windowsMax where sum.frames < wanted && captureEnded == 0 {
+            let start = now()
+            speaker.play(.microphoneOn)
+            run(for: .seconds(10)) { frames >= start.frames + windowFrames || captureEnded > 0 }
+            let window = now().adding(-1, start)
+            total = total.adding(1, window)
+            last = last.suffix(2) + [window]
+            if last.count == 3, last.allSatisfy({ $0.interruptions == 0 }) { sum = sum.adding(1, last[1]) }
+        }
+        print(
+            "allocations frames=\(sum.frames) capture=\(sum.capture) playback=\(sum.playback) main=\(sum.main) capture_before=\(before.capture) capture_locks=\(sum.captureLocks) playback_locks=\(sum.playbackLocks) all_frames=\(total.frames) interruptions=\(total.interruptions)"
+        )
     }
 }
 
@@ -270,27 +323,7 @@ do {
         guard let capture = threadIdentifier(named: "ptt-capture"),
             let playback = threadIdentifier(named: "ptt-playback")
         else { fatalError("the engines' threads have other names") }
-        // A machine that was halted lets devices run dry, and they are opened anew, which does allocate: then once more.
-        var isSteady = false
-        for _ in 1...windowsMax where !isSteady && loop.captureEnded == 0 {
-            let interruptionsBefore = loop.interruptions
-            let before = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
-            let locksBefore = (ptt_locks(capture), ptt_locks(playback))
-            loop.speaker.play(.microphoneOn)
-            let start = loop.frames
-            loop.run(for: .seconds(60)) { loop.frames >= start + wanted || loop.captureEnded > 0 }
-            let after = (ptt_allocations(capture), ptt_allocations(playback), ptt_allocations(getpid()))
-            let locks = (ptt_locks(capture) - locksBefore.0, ptt_locks(playback) - locksBefore.1)
-            let frames = loop.frames - start
-            // A device that is being opened anew is counted when it runs again; after frames that came at once, later than they.
-            let end = Instant.now + settling
-            loop.run(for: .seconds(60)) { loop.captureEnded > 0 || loop.frames >= start + frames + 20 && .now >= end }
-            let interruptions = loop.interruptions - interruptionsBefore
-            isSteady = interruptions == 0
-            print(
-                "\(isSteady ? "allocations" : "interrupted") frames=\(frames) capture=\(after.0 - before.0) playback=\(after.1 - before.1) main=\(after.2 - before.2) capture_before=\(before.0) capture_locks=\(locks.0) playback_locks=\(locks.1) interruptions=\(interruptions) main_locks=\(ptt_locks(getpid()))"
-            )
-        }
+        loop.countAllocations(wanted: wanted, capture: capture, playback: playback)
         loop.close()
     case "press" where arguments.count >= 4: try press(holder: nil)
     case "busy" where arguments.count >= 4: try press(holder: Loop(arguments[2], arguments[3], logger: logger))

@@ -184,9 +184,10 @@ extension JitterBufferStateMachine {
         let played = filled - unplayed
         // Nothing else was invented since the last packet.
         guard unplayed > 0, played >= 0, filled == Self.concealStep, concealed == filled, nextIsThere,
-            lateAt.map({ now - $0 >= Self.lateRarely }) ?? true, let slot = current.slot(of: nextSequence),
-            played + TimeScaler.fadeMax <= slots[slot].samples
+            let slot = current.slot(of: nextSequence), played + TimeScaler.fadeMax <= slots[slot].samples
         else { return nil }
+        // Not `Optional.map`, which allocates when not optimised.
+        if let lateAt, now - lateAt < Self.lateRarely { return nil }
         statistics.concealedSamples -= unplayed
         _ = decode(slot, isFirst: false, at: now - CaptureStateMachine.duration(Int64(played)))
         return LatePacket(slot: slot, skipped: played)
