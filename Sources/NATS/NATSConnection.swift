@@ -126,6 +126,8 @@ public final class NATSConnection: Sendable {
         public var bytes: Int, bytesMaximum: Int
         /// On how many servers it is kept.
         public var replicas: Int
+        /// Whether messages can be removed.
+        public var permitsPurge: Bool
     }
 
     /// The state of a stream.
@@ -136,7 +138,13 @@ public final class NATSConnection: Sendable {
         }
         return StreamState(
             first: state.first, last: state.last, bytes: Int(clamping: state.bytes),
-            bytesMaximum: Int(clamping: state.bytes_maximum), replicas: Int(clamping: state.replicas))
+            bytesMaximum: Int(clamping: state.bytes_maximum), replicas: Int(clamping: state.replicas),
+            permitsPurge: !state.denies_purge)
+    }
+
+    /// Removes what is before the message of that sequence number. Where that is not one of the stream's, all messages may be removed.
+    public func purge(_ stream: String, before first: UInt64, wait: Duration) throws(NATSError) {
+        try call { failure in ptt_nats_purge(handle.pointer, stream, first, wait.wholeMilliseconds, &failure) }
     }
 
     /// Which message is to be the last one, so that another one follows it.

@@ -65,8 +65,8 @@ public struct ClusterAdministration: Sendable {
         public var lease: ClusterLease?
         /// What the nodes have said of themselves.
         public var nodes: [ClusterNodeReport]
-        /// The last position of the log.
-        public var position: UInt64
+        /// The last position of the log, and how many messages it has.
+        public var position: UInt64, messages: UInt64
         /// The log's bytes, and the most that it takes.
         public var logBytes: Int, logBytesMaximum: Int
         /// On how many servers it is kept.
@@ -92,7 +92,8 @@ public struct ClusterAdministration: Sendable {
         }
         return Status(
             lease: lease.flatMap { ClusterLease(message: $0.bytes) }, nodes: nodes, position: log.last,
-            logBytes: log.bytes, logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
+            messages: log.last - min(log.last, max(1, log.first) - 1), logBytes: log.bytes,
+            logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
     }
 
     /// What the cluster is; nil: it has no records.

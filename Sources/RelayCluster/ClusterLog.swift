@@ -25,7 +25,7 @@ final class ClusterLog: RecordLog {
     private let state = Mutex(State())
     private let onLoss: @Sendable (_ why: String?) -> Void
 
-    /// How long a transaction waits for JetStream…
+    /// How long a message waits for JetStream…
     private static let waitLimit: Duration = .seconds(3)
     /// …and how long after another one has waited in vain.
     private static let shortWaitLimit: Duration = .milliseconds(300)
@@ -52,23 +52,32 @@ final class ClusterLog: RecordLog {
     }
 
     func append(_ changes: [UInt8], behind place: LogPlace) throws -> UInt64 {
+        try append(.changes(changes), behind: place).upperBound
+    }
+
+    /// Appends a record.
+    ///
+    /// - Returns: The positions of its messages.
+    func append(_ record: ClusterRecord, behind place: LogPlace) throws -> ClosedRange<UInt64> {
         let (epoch, end, failedAt) = state.withLock { ($0.epoch, $0.end, $0.failedAt) }
         guard let epoch else { throw ClusterError.fenced }
-        guard let messages = ClusterRecord.changes(changes).messages(epoch: epoch, byteCountMaximum: messageMaximum)
-        else { throw ClusterError.tooMuch }
+        guard let messages = record.messages(epoch: epoch, byteCountMaximum: messageMaximum) else {
+            throw ClusterError.tooMuch
+        }
         let isShort = failedAt.map { .now - $0 < Self.waitLimit } ?? false
-        let deadline = Instant.now + (isShort ? Self.shortWaitLimit : Self.waitLimit)
-        var last = max(place.position, end)
+        let wait = isShort ? Self.shortWaitLimit : Self.waitLimit
+        let first = max(place.position, end) + 1
+        var last = first - 1
         do {
             for message in messages {
-                last = try append(message, behind: last, until: deadline)
+                last = try append(message, behind: last, until: .now + wait)
                 state.withLock { ($0.end, $0.failedAt) = (last, nil) }
             }
         } catch let error as NATSError {
             state.withLock { $0.failedAt = .now }
             throw error
         }
-        return last
+        return first...last
     }
 
     private func append(_ plain: [UInt8], behind last: UInt64, until deadline: Instant) throws -> UInt64 {
@@ -111,11 +120,12 @@ final class ClusterLog: RecordLog {
 /// The log, for a node that follows.
 struct ClusterFollower {
     let connection: NATSConnection
-    let stream: NATSStream
+    let configuration: ClusterConfiguration
     let description: ClusterDescription
     let store: RelayStore
     let relay: ClusterIdentity
 
+    private var stream: NATSStream { configuration.log }
     private static let wait: Duration = .seconds(2)
     /// Changes that are one transaction of the file: at most so many, and so many bytes.
     private static let changesEach = 256
@@ -130,16 +140,34 @@ struct ClusterFollower {
         if let known, known.cluster != description.cluster {
             throw RelayStoreError.differs("it is of another cluster")
         }
-        // Of a file that has no part in it yet: the beginning is the first record.
-        var place = known ?? LogPlace(cluster: description.cluster, epoch: 0, position: 0)
-        var next = known == nil ? description.first : place.position + 1
+        do {
+            guard let known else { return try begin(description, messagesMaximum) }
+            return try follow(from: known, known.position + 1, messagesMaximum)
+        } catch ClusterError.incomplete(let position) {
+            // The log was shortened while this node did not follow: it takes all records as they are now.
+            let now = try ClusterAdministration.description(configuration, connection, wait: Self.wait)
+            guard let now, now.cluster == description.cluster, now.first > known?.position ?? description.first else {
+                throw ClusterError.incomplete(position: position)
+            }
+            return try begin(now, messagesMaximum)
+        }
+    }
+
+    private func begin(_ description: ClusterDescription, _ messagesMaximum: Int) throws -> (LogPlace, Bool) {
+        try follow(
+            from: LogPlace(cluster: description.cluster, epoch: 0, position: 0), description.first, messagesMaximum)
+    }
+
+    private func follow(from known: LogPlace, _ first: UInt64, _ messagesMaximum: Int) throws -> (LogPlace, Bool) {
+        var (place, next) = (known, first)
         var reader = ClusterRecordReader()
         var changes: [[UInt8]] = []
         var taken = 0
         // A record is taken whole, however many messages it has.
         while taken < messagesMaximum || !reader.isBetweenRecords {
             guard let message = try connection.message(next, of: stream.name, wait: Self.wait) else {
-                guard place.position > 0 else { throw ClusterError.incomplete(position: next) }
+                let isGone = try connection.state(of: stream.name, wait: Self.wait).first > next
+                guard place.position > 0, !isGone else { throw ClusterError.incomplete(position: next) }
                 try keep(&changes, at: place)
                 return (place, true)
             }
@@ -150,9 +178,13 @@ struct ClusterFollower {
             case .record(let record, let epoch):
                 switch record {
                 case .beginning(let beginning):
-                    guard place.position == 0 else { throw ClusterError.unreadable(position: next) }
-                    place.position = next
-                    try store.apply(beginning.changes, upTo: place, isBeginning: true)
+                    guard Hexadecimal.encode(beginning.cluster) == place.cluster else {
+                        throw ClusterError.unreadable(position: next)
+                    }
+                    // A node that has followed so far has these records.
+                    let isFirst = place.position == 0
+                    (place.epoch, place.position) = (epoch, next)
+                    if isFirst { try store.apply(beginning.changes, upTo: place, isBeginning: true) }
                 case .epoch: (place.epoch, place.position) = (epoch, next)
                 case .changes(let bytes):
                     changes.append(bytes)

@@ -43,6 +43,7 @@ public actor ClusterNode {
     private var portWatch: PortWatch?
     private var connection: NATSConnection?
     private var log: ClusterLog?
+    private let logLimits: ClusterLogLimits
     /// What another relay with this one's name said last, and since when.
     private var namesake: (sequence: UInt64, since: Instant)?
     private var problems: [String: String] = [:]
@@ -65,13 +66,14 @@ public actor ClusterNode {
     ///     talk to a part of their channel.
     public init(
         _ configuration: ClusterConfiguration, store: RelayStore, relay: ClusterIdentity, version: String,
-        timers: ClusterStateMachine.Timers = .init(), logger: Logger,
+        timers: ClusterStateMachine.Timers = .init(), logLimits: ClusterLogLimits = .init(), logger: Logger,
         onEnd: @escaping @Sendable (ClusterStateMachine.End) -> Void
     ) throws {
         self.configuration = configuration
         self.store = store
         self.relay = relay
         self.version = version
+        self.logLimits = logLimits
         self.logger = logger
         self.onEnd = onEnd
         own = ClusterMember(
@@ -168,7 +170,7 @@ public actor ClusterNode {
         self.log = log
         store.share(with: log)
         let follower = ClusterFollower(
-            connection: connection, stream: configuration.log, description: description, store: store, relay: relay)
+            connection: connection, configuration: configuration, description: description, store: store, relay: relay)
         follow(follower)
         report(connection, behind: 0)
         take(.start)
@@ -232,6 +234,30 @@ public actor ClusterNode {
 
     private func catchUpAgain(_ epoch: UInt64) { if end == nil { catchUp(epoch) } }
 
+    /// Looks after the log's length, as long as it serves.
+    private func keepLogShort(needed: Int) {
+        guard end == nil, standing.serves, let connection, let log else { return }
+        let keeper = ClusterLogKeeper(
+            connection: connection, configuration: configuration, store: store, relay: relay, log: log,
+            limits: logLimits)
+        inBackground(recordsLoop) {
+            try keeper.look(needed: needed)
+        } then: { node, result in
+            var needed = needed
+            switch result {
+            case .success(.isShort): node.note(nil, about: "the length of the log")
+            case .success(.isAllNeeded(let bytes)): needed = bytes
+            case .success(.shortened(let before, let after)):
+                node.note(nil, about: "the length of the log")
+                node.logger.notice(
+                    "the cluster's log begins anew with all records as they are",
+                    metadata: ["bytes": "\(after)", "before": "\(before)"])
+            case .failure(let error): node.note(error, about: "the length of the log")
+            }
+            node.again(after: node.logLimits.interval) { [needed] in $0.keepLogShort(needed: needed) }
+        }
+    }
+
     // MARK: The lease
 
     private func take(_ event: ClusterStateMachine.Event) {
@@ -256,6 +282,7 @@ public actor ClusterNode {
             logger.notice("this node serves the cluster now", metadata: ["cluster": "\(configuration.name)"])
             untilServing?.resume()
             untilServing = nil
+            keepLogShort(needed: 0)
         case .released(let place):
             untilReleased?.resume(returning: place)
             untilReleased = nil

@@ -3,7 +3,8 @@ import Cryptography
 
 /// A record of the log.
 public enum ClusterRecord: Equatable, Sendable {
-    /// The first one: which relay the cluster is, and all records that it begins with, as changes to none.
+    /// Which relay the cluster is, and all records, as changes to none. The log begins with it. Once it is long, another one is written, and
+    /// what is before that one is removed.
     case beginning(Beginning)
     /// A node serves from here on.
     case epoch(UInt64)
@@ -73,6 +74,12 @@ public enum ClusterRecord: Equatable, Sendable {
                 + UInt32(count).bigEndianBytes
                 + body[min(body.count, part * size)..<min(body.count, (part + 1) * size)]
         }
+    }
+
+    /// Whether a message is the first one of a beginning.
+    static func isStartOfBeginning(_ message: [UInt8]) -> Bool {
+        message.count >= headByteCount && message[0] == format && message[1] == Kind.beginning.rawValue
+            && message[10..<14].allSatisfy { $0 == 0 }
     }
 
     fileprivate init?(_ kind: UInt8, epoch: UInt64, _ body: [UInt8]) {

@@ -66,17 +66,19 @@ extension RelayStore {
     /// - Parameters:
     ///   - changes: The changes, in the order of the log.
     ///   - place: Where the file is in the log then.
-    ///   - isBeginning: Whether they are changes to none. Then there must be no channels, or those of the same cluster.
+    ///   - isBeginning: Whether they are changes to none. Then there must be no channels, or those of an earlier place in the same cluster,
+    ///     which they replace.
     /// - Throws: `RelayStoreError.differs` where the file does not fit the log.
     public func apply(_ changes: [[UInt8]], upTo place: LogPlace, isBeginning: Bool = false) throws(RelayStoreError) {
         _ = try nodeIdentifier()
         try writeAlone { db in
             let known = try Self.logPlace(db)
             if isBeginning {
-                guard try db.count("SELECT count(*) FROM channel") == 0 else {
+                let isOfCluster = known.map { $0.cluster == place.cluster && $0.position < place.position } ?? false
+                guard try isOfCluster || db.count("SELECT count(*) FROM channel") == 0 else {
                     throw RelayStoreError.differs("it has channels of its own")
                 }
-                // Of a start without a cluster that served nothing.
+                // Of a start without a cluster that served nothing, or of what the log has no more.
                 for table in RelayStoreSchema.sharedTables.reversed() { try db.execute("DELETE FROM \(table)") }
             } else if known?.cluster != place.cluster {
                 throw RelayStoreError.differs("it is of another cluster")
@@ -95,16 +97,30 @@ extension RelayStore {
     ///
     /// - Parameter rowsEach: Rows in one of them.
     public func everything(rowsEach: Int = 5_000) throws(RelayStoreError) -> [[UInt8]] {
-        do {
-            let copy = try DatabaseFile(path: ":memory:")
-            try RelayStoreSchema.bringUp(copy)
-            return try read { db in
-                try RelayStoreSchema.sharedTables.flatMap { table in
-                    try Self.rows(of: table, db, copiedTo: copy, rowsEach)
-                }
-            }
-        } catch {
-            throw RelayStoreError(error, path: database.path)
+        try read { db in try Self.everything(in: db, rowsEach) }
+    }
+
+    private static func everything(in db: Database, _ rowsEach: Int) throws -> [[UInt8]] {
+        let copy = try DatabaseFile(path: ":memory:")
+        try RelayStoreSchema.bringUp(copy)
+        return try RelayStoreSchema.sharedTables.flatMap { table in
+            try rows(of: table, db, copiedTo: copy, rowsEach)
+        }
+    }
+
+    /// Has `append` put all records into the log; nothing else is written meanwhile. Afterwards the file is where it says.
+    ///
+    /// - Parameter append: Gets the records (see `everything`) and where the file is; returns the position of the last that it has appended,
+    ///   or nil where it has appended nothing.
+    /// - Throws: `RelayStoreError`.
+    public func repeatEverything(
+        rowsEach: Int = 5_000, _ append: @Sendable ([[UInt8]], LogPlace) throws -> UInt64?
+    ) throws(RelayStoreError) {
+        try writeAlone { db in
+            guard var place = try Self.logPlace(db) else { throw RelayStoreError.differs("it is of no cluster") }
+            guard let position = try append(try Self.everything(in: db, rowsEach), place) else { return }
+            place.position = position
+            try Self.set(place, db)
         }
     }
 

@@ -85,7 +85,7 @@ struct ClusterCommand: ParsableCommand {
         let percent = status.logBytes * 100 / max(1, status.logBytesMaximum)
         var lines = [
             "cluster '\(name)': \(serving)",
-            "the log has \(status.position) records on \(status.replicas == 1 ? "1 NATS server" : "\(status.replicas) NATS servers"), and is \(percent) % full",
+            "the log has \(status.messages) records on \(status.replicas == 1 ? "1 NATS server" : "\(status.replicas) NATS servers"), and is \(percent) % full",
         ]
         for node in status.nodes {
             let age = max(0, now - node.at)

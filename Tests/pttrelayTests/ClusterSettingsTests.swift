@@ -66,11 +66,11 @@ import Testing
             nodes: [
                 report("a", position: 9, at: 100), report("b", position: 9, at: 96), report("c", position: 7, at: 99),
                 report("d", position: 9, at: 40),
-            ], position: 9, logBytes: 30, logBytesMaximum: 100, replicas: 3)
+            ], position: 9, messages: 7, logBytes: 30, logBytesMaximum: 100, replicas: 3)
         #expect(
             ClusterCommand.lines(status, of: "relay", now: 100) == [
                 "cluster 'relay': 'a' at a:1 serves (epoch 4)",
-                "the log has 9 records on 3 NATS servers, and is 30 % full", "a at a:1: serves (version 1)",
+                "the log has 7 records on 3 NATS servers, and is 30 % full", "a at a:1: serves (version 1)",
                 "b at b:1: stands by, has all records (version 1)", "c at c:1: stands by, lacks 2 records (version 1)",
                 "d at d:1: not heard of for 60 s (version 1)",
             ])

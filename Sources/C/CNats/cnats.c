@@ -18,7 +18,7 @@ static const char library_name[] = PTT_LIBRARY(NATS_VERSION_MAJOR, NATS_VERSION_
     F(natsOptions_SetMaxReconnect) F(natsOptions_SetReconnectWait) F(natsOptions_SetReconnectBufSize) F(natsOptions_SetPingInterval) \
     F(natsOptions_SetMaxPingsOut) F(natsOptions_SetErrorHandler) F(natsConnection_Connect) F(natsConnection_Destroy) \
     F(natsConnection_GetMaxPayload) F(natsConnection_JetStream) F(jsCtx_Destroy) F(jsOptions_Init) F(jsPubOptions_Init) \
-    F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_Publish) F(jsPubAck_Destroy) F(js_GetMsg) \
+    F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_PurgeStream) F(js_Publish) F(jsPubAck_Destroy) F(js_GetMsg) \
     F(js_GetLastMsg) F(natsMsg_Destroy) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_GetSequence) F(natsStatus_GetText) \
     F(nats_GetLastError)
 
@@ -122,10 +122,9 @@ bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stre
     if (stream->per_subject) {
         config.MaxMsgsPerSubject = stream->per_subject;
     } else {
-        // A record is never forgotten: neither by the stream, nor by mistake.
+        // No record is forgotten by the stream. What is before another beginning is purged.
         config.Discard = js_DiscardNew;
         config.DenyDelete = true;
-        config.DenyPurge = true;
     }
     natsStatus status = nats.js_AddStream(NULL, connection->stream_context, &config, &options, &code);
     return status == NATS_OK || fail(failure, status, code);
@@ -141,9 +140,22 @@ bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int6
     natsStatus status = nats.js_GetStreamInfo(&info, connection->stream_context, stream, &options, &code);
     if (status != NATS_OK) return fail(failure, status, code);
     *state = (struct ptt_nats_stream_state){
-        info->State.FirstSeq, info->State.LastSeq, info->State.Bytes, info->Config->MaxBytes, info->Config->Replicas};
+        info->State.FirstSeq, info->State.LastSeq, info->State.Bytes, info->Config->MaxBytes, info->Config->Replicas,
+        info->Config->DenyPurge};
     nats.jsStreamInfo_Destroy(info);
     return true;
+}
+
+bool ptt_nats_purge(struct ptt_nats *connection, const char *stream, uint64_t first, int64_t wait, struct ptt_nats_failure *failure) {
+    jsOptions options;
+    jsErrCode code = 0;
+    // To servers, 0 and 1 mean all messages.
+    if (first <= 1) return true;
+    nats.jsOptions_Init(&options);
+    options.Wait = wait;
+    options.Stream.Purge.Sequence = first;
+    natsStatus status = nats.js_PurgeStream(connection->stream_context, stream, &options, &code);
+    return status == NATS_OK || fail(failure, status, code);
 }
 
 bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const char *subject, const void *bytes, int count, uint64_t expected,

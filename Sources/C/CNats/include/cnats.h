@@ -51,6 +51,7 @@ struct ptt_nats_stream_state {
     uint64_t bytes;
     int64_t bytes_maximum;
     int64_t replicas;
+    bool denies_purge;
 };
 
 /// NULL: libnats is there. Otherwise the name of the library that is missing. May read the disk.
@@ -65,6 +66,9 @@ int64_t ptt_nats_payload_maximum(struct ptt_nats *connection);
 /// Makes a stream. All calls below return false and fill `failure` when they have failed.
 bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stream *stream, int64_t wait, struct ptt_nats_failure *failure);
 bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int64_t wait, struct ptt_nats_stream_state *state, struct ptt_nats_failure *failure);
+
+/// Removes all messages before the one of the sequence number `first`.
+bool ptt_nats_purge(struct ptt_nats *connection, const char *stream, uint64_t first, int64_t wait, struct ptt_nats_failure *failure);
 
 /// Appends a message if the last one of the stream, or of its subject, has the sequence number `expected`; 0: if its subject has none. Of
 /// two that name the same one at the same time, a cluster of NATS 2.9 takes one where they name the stream's, and often both where they name

@@ -1,0 +1,107 @@
+// Keeps the log of a cluster short: the node that serves writes all records as they are, and removes what is before. Calls block.
+import Cryptography
+import NATS
+import RelayStore
+import Synchronization
+
+/// When the log of a cluster is too long.
+///
+/// A node that begins reads the whole log, a message in about 0.4 ms. And when the log is full no record can be changed.
+public struct ClusterLogLimits: Equatable, Sendable {
+    /// Messages.
+    public var messages: UInt64 = 100_000
+    /// Bytes, as a share of the most that it takes.
+    public var share = 0.5
+    /// How often the node that serves looks.
+    public var interval: Duration = .seconds(60)
+    /// It is shortened where that makes it smaller by this factor at least.
+    static let gain = 2
+
+    /// The usual ones.
+    public init() {}
+
+    func areExceeded(messages: UInt64, bytes: Int, bytesMaximum: Int) -> Bool {
+        messages > self.messages || Double(bytes) > Double(bytesMaximum) * share
+    }
+}
+
+/// Shortens the log, for the node that serves.
+struct ClusterLogKeeper {
+    let connection: NATSConnection
+    let configuration: ClusterConfiguration
+    let store: RelayStore
+    let relay: ClusterIdentity
+    let log: ClusterLog
+    let limits: ClusterLogLimits
+
+    private static let wait: Duration = .seconds(2)
+
+    /// What has come of a look.
+    enum Outcome: Equatable {
+        /// It is short enough.
+        case isShort
+        /// It is long, but so are the records. They were not written, since the log would not be shorter by much.
+        case isAllNeeded(bytes: Int)
+        /// It has been shortened.
+        case shortened(from: Int, to: Int)
+    }
+
+    /// Looks, and shortens the log where it is too long.
+    ///
+    /// - Parameter needed: The bytes at which it was all needed.
+    /// - Throws: `NATSError`, `ClusterError`, `RelayStoreError`. The log is longer by what was written then, and as good as before.
+    func look(needed: Int = 0) throws -> Outcome {
+        let name = configuration.log.name
+        let state = try connection.state(of: name, wait: Self.wait)
+        guard
+            let message = try connection.last(
+                of: configuration.descriptionSubject, in: configuration.state.name, wait: Self.wait),
+            let description = ClusterDescription(message: message.bytes)
+        else { throw ClusterError.noRecords(configuration.name) }
+        if state.first < description.first {
+            // The node that has written the beginning ended before it removed the rest.
+            try removeWhatIsBefore(description.first)
+            return try look(needed: needed)
+        }
+        guard state.permitsPurge,
+            limits.areExceeded(
+                messages: state.last - min(state.first, state.last), bytes: state.bytes,
+                bytesMaximum: state.bytesMaximum),
+            state.bytes > needed + needed / 4
+        else { return .isShort }
+        guard let first = try writeBeginning(unlessLongerThan: state.bytes / ClusterLogLimits.gain) else {
+            return .isAllNeeded(bytes: state.bytes)
+        }
+        // Only the node that serves writes it. One that serves no longer, and does not know yet, is refused: the next one has written it.
+        _ = try connection.publish(
+            ClusterDescription(cluster: description.cluster, pin: description.pin, first: first).message,
+            to: configuration.descriptionSubject, of: configuration.state.name, after: .ofSubject(message.sequence),
+            wait: Self.wait)
+        try removeWhatIsBefore(first)
+        return .shortened(from: state.bytes, to: try connection.state(of: name, wait: Self.wait).bytes)
+    }
+
+    private func removeWhatIsBefore(_ first: UInt64) throws {
+        // All records are behind it only if it is what a node has written there.
+        guard let message = try connection.message(first, of: configuration.log.name, wait: Self.wait),
+            let plain = relay.open(message.bytes, at: first), ClusterRecord.isStartOfBeginning(plain)
+        else { throw ClusterError.forged(position: first) }
+        try connection.purge(configuration.log.name, before: first, wait: Self.wait)
+    }
+
+    /// - Returns: The position of the beginning; nil: it would have more bytes than `bytesMaximum`.
+    private func writeBeginning(unlessLongerThan bytesMaximum: Int) throws -> UInt64? {
+        let first = Mutex<UInt64?>(nil)
+        try store.repeatEverything { [relay, log] changes, place in
+            guard changes.reduce(0, { $0 + $1.count }) <= bytesMaximum else { return nil }
+            guard let cluster = Hexadecimal.decode(place.cluster) else {
+                throw ClusterError.unreadable(position: place.position)
+            }
+            let beginning = ClusterRecord.Beginning(cluster: cluster, pin: relay.pin, changes: changes)
+            let positions = try log.append(.beginning(beginning), behind: place)
+            first.withLock { $0 = positions.lowerBound }
+            return positions.upperBound
+        }
+        return first.withLock { $0 }
+    }
+}
