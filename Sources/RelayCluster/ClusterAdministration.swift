@@ -33,6 +33,7 @@ public struct ClusterAdministration: Sendable {
         let beginning = ClusterRecord.Beginning(
             cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: relay.pin,
             changes: try store.everything())
+        let cluster = Hexadecimal.encode(beginning.cluster)
         let log = ClusterLog(connection, configuration.log, of: relay) { _ in }
         let size = messageMaximum ?? log.messageMaximum
         guard let messages = ClusterRecord.beginning(beginning).messages(epoch: 0, byteCountMaximum: size) else {
@@ -43,11 +44,12 @@ public struct ClusterAdministration: Sendable {
         var last = first - 1
         for message in messages {
             last = try connection.publish(
-                relay.seal(message, at: last + 1), to: configuration.log.subject, of: configuration.log.name,
+                relay.seal(message, at: last + 1, of: cluster), to: configuration.log.subject,
+                of: configuration.log.name,
                 after: .last(last), wait: Self.wait)
         }
         let description = ClusterDescription(
-            cluster: Hexadecimal.encode(beginning.cluster), pin: relay.pin.description, first: first)
+            cluster: cluster, pin: relay.pin.description, first: first)
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
@@ -55,7 +57,7 @@ public struct ClusterAdministration: Sendable {
         } catch {
             throw error.kind == .otherLast ? ClusterError.hasRecords(configuration.name) : error
         }
-        try store.begin(LogPlace(cluster: description.cluster, epoch: 0, position: last))
+        try store.begin(LogPlace(cluster: cluster, epoch: 0, position: last))
         return messages.count
     }
 

@@ -4,7 +4,8 @@ import Cryptography
 /// The relay that a cluster is.
 ///
 /// Each message of the log carries a code under a key that is derived from the relay's private key, which only nodes have. So whoever can
-/// write to NATS can stop a cluster, but make nobody a member; and a damaged message is noticed before SQLite reads it.
+/// write to NATS can stop a cluster, but make nobody a member; and a message that is damaged, or of another cluster of this relay, is noticed
+/// before SQLite reads it.
 public struct ClusterIdentity: Sendable {
     /// The fingerprint of the relay's key.
     public let pin: PublicKeyPin
@@ -25,18 +26,22 @@ public struct ClusterIdentity: Sendable {
             byteCount: 32)
     }
 
-    private func code(_ message: [UInt8], at sequence: UInt64) -> ArraySlice<UInt8> {
-        hmacSHA256(sequence.bigEndianBytes + message, key: key).prefix(Self.codeByteCount)
+    private func code(_ message: [UInt8], at sequence: UInt64, of cluster: String) -> ArraySlice<UInt8> {
+        hmacSHA256(Array(cluster.utf8) + sequence.bigEndianBytes + message, key: key).prefix(Self.codeByteCount)
     }
 
-    /// The message with its code, for that place in the log: it is valid at no other one.
-    func seal(_ message: [UInt8], at sequence: UInt64) -> [UInt8] { message + code(message, at: sequence) }
+    /// The message with its code, for that place in the log of that cluster: it is valid at no other one.
+    func seal(_ message: [UInt8], at sequence: UInt64, of cluster: String) -> [UInt8] {
+        message + code(message, at: sequence, of: cluster)
+    }
 
     /// The message without its code; nil: no node has written it there.
-    func open(_ sealed: [UInt8], at sequence: UInt64) -> [UInt8]? {
+    func open(_ sealed: [UInt8], at sequence: UInt64, of cluster: String) -> [UInt8]? {
         guard sealed.count >= Self.codeByteCount else { return nil }
         let message = Array(sealed.dropLast(Self.codeByteCount))
-        guard constantTimeEqual(Array(code(message, at: sequence)), Array(sealed.suffix(Self.codeByteCount))) else {
+        guard
+            constantTimeEqual(Array(code(message, at: sequence, of: cluster)), Array(sealed.suffix(Self.codeByteCount)))
+        else {
             return nil
         }
         return message

@@ -70,7 +70,7 @@ final class ClusterLog: RecordLog {
         var last = first - 1
         do {
             for message in messages {
-                last = try append(message, behind: last, until: .now + wait)
+                last = try append(message, behind: last, of: place.cluster, until: .now + wait)
                 state.withLock { ($0.end, $0.failedAt) = (last, nil) }
             }
         } catch let error as NATSError {
@@ -80,8 +80,10 @@ final class ClusterLog: RecordLog {
         return first...last
     }
 
-    private func append(_ plain: [UInt8], behind last: UInt64, until deadline: Instant) throws -> UInt64 {
-        let message = relay.seal(plain, at: last + 1)
+    private func append(
+        _ plain: [UInt8], behind last: UInt64, of cluster: String, until deadline: Instant
+    ) throws -> UInt64 {
+        let message = relay.seal(plain, at: last + 1, of: cluster)
         var isRepeated = false
         while true {
             do throws(NATSError) {
@@ -127,6 +129,8 @@ struct ClusterFollower {
 
     private var stream: NATSStream { configuration.log }
     private static let wait: Duration = .seconds(2)
+    private static let looks = 5
+    private static let lookPause: UInt32 = 200_000
     /// Changes that are one transaction of the file: at most so many, and so many bytes.
     private static let changesEach = 256
     private static let bytesEach = 4 << 20
@@ -143,12 +147,12 @@ struct ClusterFollower {
         do {
             guard let known else { return try begin(description, messagesMaximum) }
             return try follow(from: known, known.position + 1, messagesMaximum)
-        } catch ClusterError.incomplete(let position) {
-            // The log was shortened while this node did not follow: it takes all records as they are now.
+        } catch let error as ClusterError {
             let now = try ClusterAdministration.description(configuration, connection, wait: Self.wait)
-            guard let now, now.cluster == description.cluster, now.first > known?.position ?? description.first else {
-                throw ClusterError.incomplete(position: position)
-            }
+            guard let now else { throw ClusterError.noRecords(configuration.name) }
+            guard now.cluster == description.cluster else { throw RelayStoreError.differs("it is of another cluster") }
+            // The log was shortened while this node did not follow: it takes all records as they are now.
+            guard case .incomplete = error, now.first > known?.position ?? description.first else { throw error }
             return try begin(now, messagesMaximum)
         }
     }
@@ -166,12 +170,13 @@ struct ClusterFollower {
         // A record is taken whole, however many messages it has.
         while taken < messagesMaximum || !reader.isBetweenRecords {
             guard let message = try connection.message(next, of: stream.name, wait: Self.wait) else {
-                let isGone = try connection.state(of: stream.name, wait: Self.wait).first > next
-                guard place.position > 0, !isGone else { throw ClusterError.incomplete(position: next) }
+                guard try place.position > 0 && isNext(next) else { throw ClusterError.incomplete(position: next) }
                 try keep(&changes, at: place)
                 return (place, true)
             }
-            guard let plain = relay.open(message.bytes, at: next) else { throw ClusterError.forged(position: next) }
+            guard let plain = relay.open(message.bytes, at: next, of: place.cluster) else {
+                throw ClusterError.forged(position: next)
+            }
             switch reader.take(plain) {
             case .part: break
             case .unreadable: throw ClusterError.unreadable(position: next)
@@ -201,6 +206,18 @@ struct ClusterFollower {
         return (place, false)
     }
 
+    /// Whether the next message of the log has that position: the log begins before it, and does not end before what the file has.
+    private func isNext(_ position: UInt64) throws -> Bool {
+        for _ in 0..<Self.looks {
+            let state = try connection.state(of: stream.name, wait: Self.wait)
+            guard state.first <= position else { return false }
+            if state.last >= position - 1 { return true }
+            // A server that has just become the one that leads may not have all of it yet.
+            usleep(Self.lookPause)
+        }
+        return false
+    }
+
     private func keep(_ changes: inout [[UInt8]], at place: LogPlace) throws {
         guard try store.logPlace() != place else { return }
         try store.apply(changes, upTo: place)
@@ -222,7 +239,8 @@ struct ClusterFollower {
             while try connection.message(last + 1, of: stream.name, wait: Self.wait) != nil { last += 1 }
             do throws(NATSError) {
                 place.position = try connection.publish(
-                    relay.seal(message, at: last + 1), to: stream.subject, of: stream.name, after: .last(last),
+                    relay.seal(message, at: last + 1, of: place.cluster), to: stream.subject, of: stream.name,
+                    after: .last(last),
                     wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }

@@ -60,7 +60,7 @@ struct ClusterLogKeeper {
         else { throw ClusterError.noRecords(configuration.name) }
         if state.first < description.first {
             // The node that has written the beginning ended before it removed the rest.
-            try removeWhatIsBefore(description.first)
+            try removeWhatIsBefore(description.first, of: description.cluster)
             return try look(needed: needed)
         }
         guard state.permitsPurge,
@@ -77,14 +77,14 @@ struct ClusterLogKeeper {
             ClusterDescription(cluster: description.cluster, pin: description.pin, first: first).message,
             to: configuration.descriptionSubject, of: configuration.state.name, after: .ofSubject(message.sequence),
             wait: Self.wait)
-        try removeWhatIsBefore(first)
+        try removeWhatIsBefore(first, of: description.cluster)
         return .shortened(from: state.bytes, to: try connection.state(of: name, wait: Self.wait).bytes)
     }
 
-    private func removeWhatIsBefore(_ first: UInt64) throws {
+    private func removeWhatIsBefore(_ first: UInt64, of cluster: String) throws {
         // All records are behind it only if it is what a node has written there.
         guard let message = try connection.message(first, of: configuration.log.name, wait: Self.wait),
-            let plain = relay.open(message.bytes, at: first), ClusterRecord.isStartOfBeginning(plain)
+            let plain = relay.open(message.bytes, at: first, of: cluster), ClusterRecord.isStartOfBeginning(plain)
         else { throw ClusterError.forged(position: first) }
         try connection.purge(configuration.log.name, before: first, wait: Self.wait)
     }

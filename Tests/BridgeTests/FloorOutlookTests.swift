@@ -60,7 +60,8 @@ import Vocabulary
             (.denied(.listenOnly), "only listen"), (.denied(.queueFull), "the queue for the floor is full"),
             (.denied(.tooSoon(retryAfter: .seconds(3))), "3.0 seconds"),
             (.revoked(.preempted("Ann has an emergency")), "Ann has an emergency"),
-            (.revoked(.notPermitted), "only listen"),
+            (.revoked(.notPermitted), "only listen"), (.revoked(.other("the sound is late")), "the sound is late"),
+            (.revoked(.other("")), "the relay gives no reason"),
         ] as [(TransmissionEnd, String)] {
             var bridge = talking(nil)
             _ = bridge.handle(.link(.floorIdle))

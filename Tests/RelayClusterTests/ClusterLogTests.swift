@@ -123,7 +123,8 @@ import Testing
         #expect(parts.count > 2)
         let last = try state().last
         _ = try connection.publish(
-            rig.relay.seal(parts[0], at: last + 1), to: settings.log.subject, of: settings.log.name, after: .last(last),
+            rig.relay.seal(parts[0], at: last + 1, of: early.cluster), to: settings.log.subject, of: settings.log.name,
+            after: .last(last),
             wait: .seconds(2))
         let again = try serving(records, epoch: 2)
         try enrol(20..<25, in: yard, records)
@@ -190,7 +191,7 @@ import Testing
     }
 
     @Test func `who serves no longer shortens nothing`() throws {
-        let (records, yard) = try rig.makeCluster()
+        let (records, _) = try rig.makeCluster()
         let log = try serving(records)
         try changeOften(100, records)
         let other = try rig.store("b")

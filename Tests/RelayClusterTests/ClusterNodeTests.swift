@@ -1,5 +1,6 @@
 // Nodes with real records and a real nats-server: who serves, what the others have, and what they say when it cannot be.
 import Cryptography
+import FoundationEssentials
 import Glibc
 import NATS
 import RelayProtocol
@@ -121,7 +122,8 @@ import Testing
             .init(cluster: Array(repeating: 1, count: 16), pin: rig.relay.pin, changes: try records.everything()))
         let messages = try #require(record.messages(epoch: 0, byteCountMaximum: 100))
         _ = try connection.publish(
-            rig.relay.seal(messages[0], at: 1), to: settings.log.subject, of: settings.log.name, after: .none,
+            rig.relay.seal(messages[0], at: 1, of: String(repeating: "01", count: 16)), to: settings.log.subject,
+            of: settings.log.name, after: .none,
             wait: .seconds(2))
         _ = try ClusterAdministration(settings).importRecords(of: records, as: rig.relay)
         let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
@@ -141,18 +143,59 @@ import Testing
         let last = try connection.state(of: settings.log.name, wait: .seconds(2)).last
         let stranger = try ClusterIdentity(Identity(generating: "stranger"))
         let message = try #require(ClusterRecord.epoch(9).messages(epoch: 9, byteCountMaximum: 1_024)?.first)
-        // Another key's; a node's from another place; a node's that was changed.
-        var changed = rig.relay.seal(message, at: last + 1)
+        let cluster = description.cluster
+        // Another key's; a node's from another place, or from another cluster; a node's that was changed.
+        var changed = rig.relay.seal(message, at: last + 1, of: cluster)
         changed[9] ^= 1
-        for forged in [stranger.seal(message, at: last + 1), rig.relay.seal(message, at: last), changed, message, []] {
-            #expect(rig.relay.open(forged, at: last + 1) == nil)
+        for forged in [
+            stranger.seal(message, at: last + 1, of: cluster), rig.relay.seal(message, at: last, of: cluster),
+            rig.relay.seal(message, at: last + 1, of: String(cluster.reversed())), changed, message, [],
+        ] {
+            #expect(rig.relay.open(forged, at: last + 1, of: cluster) == nil)
         }
-        #expect(rig.relay.open(rig.relay.seal(message, at: last + 1), at: last + 1) == message)
+        #expect(
+            rig.relay.open(rig.relay.seal(message, at: last + 1, of: cluster), at: last + 1, of: cluster) == message)
         _ = try connection.publish(
             changed, to: settings.log.subject, of: settings.log.name, after: .last(last), wait: .seconds(2))
         let follower = ClusterFollower(
             connection: connection, configuration: settings, description: description, store: records, relay: rig.relay)
         #expect(throws: ClusterError.forged(position: last + 1)) { try follower.follow() }
         #expect(try records.logPlace()?.position == last)
+    }
+
+    @Test func `NATS servers that lose their disk are noticed, and the relay with the records makes a new cluster`()
+        async throws
+    {
+        let (records, _) = try rig.makeCluster()
+        let first = try rig.run(rig.configuration("a"), records)
+        #expect(try await rig.eventually { first.record.serves })
+        for number in 0..<20 { try records.setLastStart(host: "h\(number).example", port: 1) }
+        let second = try rig.run(rig.configuration("b"), try rig.store("b"))
+        #expect(try await rig.eventually { try second.store.logPlace() == records.logPlace() })
+        rig.server.stop()
+        try FileManager.default.removeItem(atPath: "\(rig.server.folder.path)/jetstream")
+        try rig.server.start()
+        #expect(try await rig.eventually { first.record.ends == [.leaseLost] })
+        #expect(throws: RelayStoreError.self) { try records.addChannel(try rig.name("Gate"), now: 2) }
+        let again = try rig.run(rig.configuration("a"), records)
+        let missing = "\(ClusterError.noRecords("test"))"
+        #expect(try await rig.eventually { again.record.lines.contains { $0.contains(missing) } })
+        // With the records of the file, whose place was in the cluster that is gone. Its log becomes longer than that one's.
+        _ = try ClusterAdministration(rig.configuration("a")).importRecords(of: records, as: rig.relay)
+        #expect(try await rig.eventually { again.record.serves })
+        for number in 0..<40 { try records.setLastStart(host: "g\(number).example", port: 1) }
+        // One of the former cluster takes nothing of this one's for its own, nor the lease.
+        let place = try second.store.logPlace()
+        let other = "it is of another cluster"
+        #expect(try await rig.eventually { second.record.lines.contains { $0.contains(other) } })
+        let third = try rig.run(rig.configuration("c"), try rig.store("c"))
+        #expect(try await rig.eventually { try third.store.logPlace() == records.logPlace() })
+        #expect(try second.store.logPlace() == place && !second.record.serves && again.record.ends.isEmpty)
+        // Nor when it starts again.
+        let renewed = try rig.run(rig.configuration("d"), second.store)
+        #expect(try await rig.eventually { renewed.record.lines.contains { $0.contains(other) } })
+        #expect(await again.node.release() == "127.0.0.1:9")
+        #expect(try await rig.eventually { third.record.serves })
+        #expect(!renewed.record.serves && !second.record.serves)
     }
 }

@@ -45,7 +45,7 @@ public enum FloorRevocation: Sendable, Equatable, CustomStringConvertible {
         case .noMedia: "the relay received no sound"
         case .preempted(let words): words.isEmpty ? "a member with a higher priority speaks" : words
         case .notPermitted: "this device may only listen on the channel"
-        case .other(let words): words
+        case .other(let words): words.isEmpty ? "the relay gives no reason" : words
         }
     }
 }
