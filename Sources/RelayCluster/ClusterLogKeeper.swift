@@ -60,8 +60,7 @@ struct ClusterLogKeeper {
         else { throw ClusterError.noRecords(configuration.name) }
         if state.first < description.first {
             // The node that has written the beginning ended before it removed the rest.
-            try removeWhatIsBefore(description.first, of: description.cluster)
-            return try look(needed: needed)
+            return try removeWhatIsBefore(description.first, of: description.cluster, state)
         }
         guard state.permitsPurge,
             limits.areExceeded(
@@ -77,16 +76,19 @@ struct ClusterLogKeeper {
             ClusterDescription(cluster: description.cluster, pin: description.pin, first: first).message,
             to: configuration.descriptionSubject, of: configuration.state.name, after: .ofSubject(message.sequence),
             wait: Self.wait)
-        try removeWhatIsBefore(first, of: description.cluster)
-        return .shortened(from: state.bytes, to: try connection.state(of: name, wait: Self.wait).bytes)
+        return try removeWhatIsBefore(first, of: description.cluster, state)
     }
 
-    private func removeWhatIsBefore(_ first: UInt64, of cluster: String) throws {
+    private func removeWhatIsBefore(
+        _ first: UInt64, of cluster: String, _ before: NATSConnection.StreamState
+    ) throws -> Outcome {
         // All records are behind it only if it is what a node has written there.
         guard let message = try connection.message(first, of: configuration.log.name, wait: Self.wait),
             let plain = relay.open(message.bytes, at: first, of: cluster), ClusterRecord.isStartOfBeginning(plain)
         else { throw ClusterError.forged(position: first) }
         try connection.purge(configuration.log.name, before: first, wait: Self.wait)
+        let after = try connection.state(of: configuration.log.name, wait: Self.wait)
+        return .shortened(from: before.bytes, to: after.bytes)
     }
 
     /// - Returns: The position of the beginning; nil: it would have more bytes than `bytesMaximum`.

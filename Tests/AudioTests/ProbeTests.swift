@@ -64,9 +64,9 @@ import Testing
         #expect(output.contains("reason=complete") && !output.contains("failed"), "\(output)")
         // The keeper's own stream is all that is left.
         #expect(streams.split(separator: "\n").count <= 2, "\(streams)")
-        // A burst is what was spoken. A machine that is halted stretches parts of one, not most of both.
+        // A burst is what was spoken. A machine that is halted stretches parts of one, or interrupts one, not both.
         let starts = beginnings(of: heard)
-        try #require(starts.count == 2, "\(starts)")
+        try #require(!starts.isEmpty, "\(output)")
         let found = starts.map { partsInPlace(of: heard[$0 + 4_800..<$0 + 28_800], in: pulse.voice) }
         print("pulse: of the bursts' parts are where they belong: \(found)")
         #expect(found.contains { $0 > 0.55 }, "\(found)\n\(output)")
