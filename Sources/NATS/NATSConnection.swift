@@ -122,6 +122,8 @@ public final class NATSConnection: Sendable {
     public struct StreamState: Equatable, Sendable {
         /// The sequence numbers of its first and last message. The last one is 0 when there has been none.
         public var first: UInt64, last: UInt64
+        /// How many messages it has.
+        public var messages: UInt64
         /// The bytes that it takes, and may take.
         public var bytes: Int, bytesMaximum: Int
         /// On how many servers it is kept.
@@ -137,7 +139,7 @@ public final class NATSConnection: Sendable {
             ptt_nats_stream_state(handle.pointer, stream, wait.wholeMilliseconds, &state, &failure)
         }
         return StreamState(
-            first: state.first, last: state.last, bytes: Int(clamping: state.bytes),
+            first: state.first, last: state.last, messages: state.messages, bytes: Int(clamping: state.bytes),
             bytesMaximum: Int(clamping: state.bytes_maximum), replicas: Int(clamping: state.replicas),
             permitsPurge: !state.denies_purge)
     }

@@ -45,11 +45,9 @@ public struct ClusterAdministration: Sendable {
         for message in messages {
             last = try connection.publish(
                 relay.seal(message, at: last + 1, of: cluster), to: configuration.log.subject,
-                of: configuration.log.name,
-                after: .last(last), wait: Self.wait)
+                of: configuration.log.name, after: .last(last), wait: Self.wait)
         }
-        let description = ClusterDescription(
-            cluster: cluster, pin: relay.pin.description, first: first)
+        let description = ClusterDescription(cluster: cluster, pin: relay.pin.description, first: first)
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
@@ -94,7 +92,7 @@ public struct ClusterAdministration: Sendable {
         }
         return Status(
             lease: lease.flatMap { ClusterLease(message: $0.bytes) }, nodes: nodes, position: log.last,
-            messages: log.last - min(log.last, max(1, log.first) - 1), logBytes: log.bytes,
+            messages: log.messages, logBytes: log.bytes,
             logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
     }
 

@@ -25,11 +25,13 @@ final class ClusterLog: RecordLog {
     private let state = Mutex(State())
     private let onLoss: @Sendable (_ why: String?) -> Void
 
-    /// How long a message waits for JetStream…
+    /// How long a transaction waits for JetStream…
     private static let waitLimit: Duration = .seconds(3)
     /// …and how long after another one has waited in vain.
     private static let shortWaitLimit: Duration = .milliseconds(300)
     private static let pause: UInt32 = 100_000
+    /// How long a beginning waits, which has many messages.
+    private static let beginningWaitLimit: Duration = .seconds(10)
     /// The longest message, whatever the servers take.
     static let messageMaximum = 512 * 1_024
 
@@ -52,25 +54,31 @@ final class ClusterLog: RecordLog {
     }
 
     func append(_ changes: [UInt8], behind place: LogPlace) throws -> UInt64 {
-        try append(.changes(changes), behind: place).upperBound
+        try append(.changes(changes), behind: place, within: Self.waitLimit).upperBound
     }
 
-    /// Appends a record.
+    /// Appends all records as they are.
     ///
-    /// - Returns: The positions of its messages.
-    func append(_ record: ClusterRecord, behind place: LogPlace) throws -> ClosedRange<UInt64> {
+    /// - Returns: The positions of the messages.
+    func append(_ beginning: ClusterRecord.Beginning, behind place: LogPlace) throws -> ClosedRange<UInt64> {
+        try append(.beginning(beginning), behind: place, within: Self.beginningWaitLimit)
+    }
+
+    private func append(
+        _ record: ClusterRecord, behind place: LogPlace, within limit: Duration
+    ) throws -> ClosedRange<UInt64> {
         let (epoch, end, failedAt) = state.withLock { ($0.epoch, $0.end, $0.failedAt) }
         guard let epoch else { throw ClusterError.fenced }
         guard let messages = record.messages(epoch: epoch, byteCountMaximum: messageMaximum) else {
             throw ClusterError.tooMuch
         }
         let isShort = failedAt.map { .now - $0 < Self.waitLimit } ?? false
-        let wait = isShort ? Self.shortWaitLimit : Self.waitLimit
+        let deadline = Instant.now + (isShort ? Self.shortWaitLimit : limit)
         let first = max(place.position, end) + 1
         var last = first - 1
         do {
             for message in messages {
-                last = try append(message, behind: last, of: place.cluster, until: .now + wait)
+                last = try append(message, behind: last, of: place.cluster, until: deadline)
                 state.withLock { ($0.end, $0.failedAt) = (last, nil) }
             }
         } catch let error as NATSError {
@@ -240,8 +248,7 @@ struct ClusterFollower {
             do throws(NATSError) {
                 place.position = try connection.publish(
                     relay.seal(message, at: last + 1, of: place.cluster), to: stream.subject, of: stream.name,
-                    after: .last(last),
-                    wait: Self.wait)
+                    after: .last(last), wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }
                 continue

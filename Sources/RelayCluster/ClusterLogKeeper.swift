@@ -2,7 +2,6 @@
 import Cryptography
 import NATS
 import RelayStore
-import Synchronization
 
 /// When the log of a cluster is too long.
 ///
@@ -64,14 +63,13 @@ struct ClusterLogKeeper {
         }
         guard state.permitsPurge,
             limits.areExceeded(
-                messages: state.last - min(state.first, state.last), bytes: state.bytes,
-                bytesMaximum: state.bytesMaximum),
+                messages: state.messages, bytes: state.bytes, bytesMaximum: state.bytesMaximum),
             state.bytes > needed + needed / 4
         else { return .isShort }
         guard let first = try writeBeginning(unlessLongerThan: state.bytes / ClusterLogLimits.gain) else {
             return .isAllNeeded(bytes: state.bytes)
         }
-        // Only the node that serves writes it. One that serves no longer, and does not know yet, is refused: the next one has written it.
+        // What is in the log may be told of, by a node that serves no longer, too. It is refused if a later one was told of meanwhile.
         _ = try connection.publish(
             ClusterDescription(cluster: description.cluster, pin: description.pin, first: first).message,
             to: configuration.descriptionSubject, of: configuration.state.name, after: .ofSubject(message.sequence),
@@ -82,7 +80,7 @@ struct ClusterLogKeeper {
     private func removeWhatIsBefore(
         _ first: UInt64, of cluster: String, _ before: NATSConnection.StreamState
     ) throws -> Outcome {
-        // All records are behind it only if it is what a node has written there.
+        // Nothing is lost only if a node has written a beginning there.
         guard let message = try connection.message(first, of: configuration.log.name, wait: Self.wait),
             let plain = relay.open(message.bytes, at: first, of: cluster), ClusterRecord.isStartOfBeginning(plain)
         else { throw ClusterError.forged(position: first) }
@@ -93,17 +91,12 @@ struct ClusterLogKeeper {
 
     /// - Returns: The position of the beginning; nil: it would have more bytes than `bytesMaximum`.
     private func writeBeginning(unlessLongerThan bytesMaximum: Int) throws -> UInt64? {
-        let first = Mutex<UInt64?>(nil)
         try store.repeatEverything { [relay, log] changes, place in
             guard changes.reduce(0, { $0 + $1.count }) <= bytesMaximum else { return nil }
             guard let cluster = Hexadecimal.decode(place.cluster) else {
                 throw ClusterError.unreadable(position: place.position)
             }
-            let beginning = ClusterRecord.Beginning(cluster: cluster, pin: relay.pin, changes: changes)
-            let positions = try log.append(.beginning(beginning), behind: place)
-            first.withLock { $0 = positions.lowerBound }
-            return positions.upperBound
-        }
-        return first.withLock { $0 }
+            return try log.append(.init(cluster: cluster, pin: relay.pin, changes: changes), behind: place)
+        }?.lowerBound
     }
 }

@@ -93,14 +93,17 @@ extension RelayStore {
         }
     }
 
+    /// Rows in one change of `everything`.
+    public static let rowsEach = 5_000
+
     /// All records, as changes to none in the order in which they are applied.
     ///
     /// - Parameter rowsEach: Rows in one of them.
-    public func everything(rowsEach: Int = 5_000) throws(RelayStoreError) -> [[UInt8]] {
+    public func everything(rowsEach: Int = rowsEach) throws(RelayStoreError) -> [[UInt8]] {
         try read { db in try Self.everything(in: db, rowsEach) }
     }
 
-    private static func everything(in db: Database, _ rowsEach: Int) throws -> [[UInt8]] {
+    private static func everything(in db: Database, _ rowsEach: Int = rowsEach) throws -> [[UInt8]] {
         let copy = try DatabaseFile(path: ":memory:")
         try RelayStoreSchema.bringUp(copy)
         return try RelayStoreSchema.sharedTables.flatMap { table in
@@ -108,19 +111,21 @@ extension RelayStore {
         }
     }
 
-    /// Has `append` put all records into the log; nothing else is written meanwhile. Afterwards the file is where it says.
+    /// Has `append` put all records into the log; nothing else is written meanwhile. Afterwards the file is behind them.
     ///
-    /// - Parameter append: Gets the records (see `everything`) and where the file is; returns the position of the last that it has appended,
-    ///   or nil where it has appended nothing.
+    /// - Parameter append: Gets the records (see `everything`) and where the file is; returns the positions of what it has appended, or nil
+    ///   where it has appended nothing.
+    /// - Returns: What `append` has returned.
     /// - Throws: `RelayStoreError`.
     public func repeatEverything(
-        rowsEach: Int = 5_000, _ append: @Sendable ([[UInt8]], LogPlace) throws -> UInt64?
-    ) throws(RelayStoreError) {
+        _ append: @Sendable ([[UInt8]], LogPlace) throws -> ClosedRange<UInt64>?
+    ) throws(RelayStoreError) -> ClosedRange<UInt64>? {
         try writeAlone { db in
             guard var place = try Self.logPlace(db) else { throw RelayStoreError.differs("it is of no cluster") }
-            guard let position = try append(try Self.everything(in: db, rowsEach), place) else { return }
-            place.position = position
+            guard let positions = try append(try Self.everything(in: db), place) else { return nil }
+            place.position = positions.upperBound
             try Self.set(place, db)
+            return positions
         }
     }
 

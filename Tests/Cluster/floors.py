@@ -6,7 +6,7 @@
 What has to hold, whatever ended, was frozen or cut off:
 - nobody is granted the floor while somebody else holds it, at whichever relay (invariant I4);
 - a request is granted once by a run of a relay;
-- a member that is granted the floor is told so once, unless its relay was out of reach by then, and never by no relay;
+- a member that is granted the floor is told so once, unless its relay had ended or was frozen by then, and never by no relay;
 - a floor ends with the run of the relay that has granted it, at the latest.
 All programs are on one machine, so their logs have one clock.
 """
@@ -28,15 +28,15 @@ ALIKE_NS = 5_000_000
 
 @dataclasses.dataclass
 class Run:
-    """One run of a relay: its events, its last sign of life, and since when nobody could reach it (None: always somebody)."""
+    """One run of a relay: its events, its last sign of life, and when it was frozen (None: never)."""
     name: str
     events: list
     end: int
-    gone: int | None = None
+    frozen: int | None = None
 
     @property
     def last(self):
-        return min(self.end, self.gone or self.end)
+        return min(self.end, self.frozen or self.end)
 
 
 @dataclasses.dataclass
@@ -104,13 +104,13 @@ def judge(runs, told):
 
 def read(folder):
     """(runs, told) of the logs in a folder."""
-    gone = folder / "gone.json"
-    gone = json.loads(gone.read_text()) if gone.exists() else {}
+    frozen = folder / "frozen.json"
+    frozen = json.loads(frozen.read_text()) if frozen.exists() else {}
     runs = []
     for log in sorted(folder.glob("relay?-*.log")):
         times = re.findall(r"^(\d+\.\d+) ", log.read_text(errors="replace"), re.M)
         if times:
-            runs.append(Run(log.stem, read_log(log), int(float(times[-1]) * 1e9), gone.get(log.stem)))
+            runs.append(Run(log.stem, read_log(log), int(float(times[-1]) * 1e9), frozen.get(log.stem)))
     told = [event["t"] for log in folder.glob("*.log") if not log.stem.startswith("relay")
             for event in read_log(log) if event["label"] == "pttd.relay" and event["message"] == "floor granted"]
     return runs, told

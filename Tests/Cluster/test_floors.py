@@ -14,9 +14,9 @@ def event(message, at, **words):
     return {"message": message, "metadata": {key: str(value) for key, value in words.items()}, "t": at * MS}
 
 
-def run(name, *events, end=100_000, gone=None):
+def run(name, *events, end=100_000, frozen=None):
     return floors.Run(name, [event("member joined", 0, member="m", ssrc="a1"), event("member joined", 0, member="n", ssrc="b2"), *events],
-                      end * MS, None if gone is None else gone * MS)
+                      end * MS, None if frozen is None else frozen * MS)
 
 
 def granted(at, request, member="m"):
@@ -48,9 +48,9 @@ class Judging(unittest.TestCase):
         second = run("r2", granted(2_000, 7, "n"), released(3_000, "b2"), granted(5_000, 8, "n"), released(6_000, "b2"))
         self.assertEqual(len(problems([first, second], 1_001, 2_001, 5_001)), 2)
 
-    def test_who_is_gone_has_no_floor_any_more(self):
+    def test_who_is_frozen_or_ended_has_no_floor_any_more(self):
         second = run("r2", granted(4_000, 1), released(5_000))
-        self.assertEqual(problems([run("r1", granted(1_000, 1), released(9_000), gone=2_000), second], 1_001, 4_001), [])
+        self.assertEqual(problems([run("r1", granted(1_000, 1), released(9_000), frozen=2_000), second], 1_001, 4_001), [])
         self.assertEqual(problems([run("r1", granted(1_000, 1), end=2_000), second], 1_001, 4_001), [])
         self.assertEqual(len(problems([run("r1", granted(1_000, 1), end=4_500), second], 1_001, 4_001)), 1)
 
@@ -77,13 +77,13 @@ class Judging(unittest.TestCase):
                 "3.4 info pttrelay: floor granted channel=Local member=m request=1 t=3400000000\n"
                 "4.4 info pttrelay: floor released bytes=1 channel=Local ssrc=a1 t=4400000000\n5.0 info pttrelay: relay stopped\n")
             (folder / "talker.log").write_text("3.4 info pttd.relay: floor granted burst=1 t=3400500000\n")
-            (folder / "gone.json").write_text('{"relay2-1": 4000000000}')
+            (folder / "frozen.json").write_text('{"relay2-1": 4000000000}')
             self.assertEqual(floors.check(folder), [])
             runs, told = floors.read(folder)
             self.assertEqual((runs[0].end, runs[0].last, told), (5_000_000_000, 4_000_000_000, [3_400_500_000]))
             (folder / "talker.log").write_text("")
             self.assertEqual(len(floors.check(folder)), 0)
-            (folder / "gone.json").unlink()
+            (folder / "frozen.json").unlink()
             self.assertEqual(len(floors.check(folder)), 1)
 
 

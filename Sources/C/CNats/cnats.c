@@ -18,8 +18,8 @@ static const char library_name[] = PTT_LIBRARY(NATS_VERSION_MAJOR, NATS_VERSION_
     F(natsOptions_SetMaxReconnect) F(natsOptions_SetReconnectWait) F(natsOptions_SetReconnectBufSize) F(natsOptions_SetPingInterval) \
     F(natsOptions_SetMaxPingsOut) F(natsOptions_SetErrorHandler) F(natsConnection_Connect) F(natsConnection_Destroy) \
     F(natsConnection_GetMaxPayload) F(natsConnection_JetStream) F(jsCtx_Destroy) F(jsOptions_Init) F(jsPubOptions_Init) \
-    F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_PurgeStream) F(js_Publish) F(jsPubAck_Destroy) F(js_GetMsg) \
-    F(js_GetLastMsg) F(natsMsg_Destroy) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_GetSequence) F(natsStatus_GetText) \
+    F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_PurgeStream) F(js_Publish) F(jsPubAck_Destroy) \
+    F(js_GetMsg) F(js_GetLastMsg) F(natsMsg_Destroy) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_GetSequence) F(natsStatus_GetText) \
     F(nats_GetLastError)
 
 #define DECLARE(name) __typeof__(&name) name;
@@ -140,8 +140,8 @@ bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int6
     natsStatus status = nats.js_GetStreamInfo(&info, connection->stream_context, stream, &options, &code);
     if (status != NATS_OK) return fail(failure, status, code);
     *state = (struct ptt_nats_stream_state){
-        info->State.FirstSeq, info->State.LastSeq, info->State.Bytes, info->Config->MaxBytes, info->Config->Replicas,
-        info->Config->DenyPurge};
+        info->State.FirstSeq, info->State.LastSeq, info->State.Msgs, info->State.Bytes, info->Config->MaxBytes,
+        info->Config->Replicas, info->Config->DenyPurge};
     nats.jsStreamInfo_Destroy(info);
     return true;
 }

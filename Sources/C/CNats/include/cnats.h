@@ -48,6 +48,7 @@ struct ptt_nats_stream {
 struct ptt_nats_stream_state {
     uint64_t first;
     uint64_t last;
+    uint64_t messages;
     uint64_t bytes;
     int64_t bytes_maximum;
     int64_t replicas;
