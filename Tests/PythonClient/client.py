@@ -245,6 +245,7 @@ async def talk(member, options):
         return summary | {"ok": False, "denied": cause, "phrase": message.phrase}
     summary["granted_after_ms"] = round((time.monotonic() - pressed) * 1000, 2)
     summary["granted_for_ms"] = message.duration_ms
+    print("talks", file=sys.stderr, flush=True)
     sequence, timestamp = random.randrange(0x10000), random.randrange(1 << 32)
     due, sent = time.monotonic(), 0
     for counter, opus in enumerate(packets):

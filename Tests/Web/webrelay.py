@@ -152,7 +152,13 @@ class Client(Process):
         super().__init__(name, [CLIENT, link, *arguments], pathlib.Path(folder))
 
     def joined(self):
-        until(f"{self.name} to join", lambda: "joined" in self.log.read_text() or self.process.poll() is not None, 20)
+        return self._said("joined")
+
+    def talks(self):
+        return self._said("talks")
+
+    def _said(self, word):
+        until(f"{self.name}: {word}", lambda: word in self.log.read_text() or self.process.poll() is not None, 20)
         if self.process.poll() is not None:
             raise Failed(f"{self.name} ended: {' '.join(self.lines)} {self.log.read_text()[-800:]}")
         return self
