@@ -18,6 +18,7 @@ extension RelayClient {
     func close(_ code: RelayCloseCode) {
         attempt += 1
         quicAttempt += 1
+        probe = nil
         let isSilent = core.isLostInSilence
         if isSilent { addressTurns.failed() }
         for transport in transports.values { transport.close(code) }
@@ -119,7 +120,7 @@ extension RelayClient {
     private func moved() {
         // What is still told of the old one does not count, nor do questions about it.
         attempt += 1
-        isVerifying = false
+        probe = nil
         let old = transports.removeValue(forKey: .tls)
         transport = transports[.quic]
         core.isReliable = false
@@ -193,7 +194,6 @@ extension RelayClient {
                 address: address, relay: core.relay, identity: identity, returning: returning(to: address),
                 client: self, logger: logger)
             transports[.quic] = transport
-            if core.hasOtherAddresses { watchPort(of: address) }
             // On a link that has none yet, what is sent early goes here.
             guard self.transport == nil else { return }
             self.transport = transport
@@ -218,19 +218,16 @@ extension RelayClient {
         loop.execute { [weak self] in self?.assumeIsolated { $0.call(.placeCovered) } }
     }
 
-    /// An attempt at a port that nobody has ends at once, so that the next address has its turn.
-    private func watchPort(of address: SocketAddress) {
-        let number = quicAttempt
-        portWatch?.cancel()
-        portWatch = PortWatch(address, for: .closed, on: loop) { [weak self] in
-            self?.assumeIsolated { client in
-                guard number == client.quicAttempt, client.core.isConnecting, let quic = client.transports[.quic] else {
-                    return
-                }
-                quic.close(.none)
-                client.ended(quic, .unreachable("no relay listens at \(address)"))
-            }
+    /// The host says that nobody has the port. That decides an attempt, where another one is worth making; a link is given up only when the
+    /// relay does not answer either, because such an answer can be forged.
+    func wasRefused(_ sender: QUICTransport) {
+        guard transports[.quic] === sender, core.hasAlternative else { return }
+        if sender.wasConnected {
+            if sender === transport { verify(path: true) }
+            return
         }
+        sender.close(.none)
+        ended(sender, .unreachable("no relay listens at \(sender.address)"))
     }
 
     /// Looks now and then whether the relay is still there, from the first time that it has several addresses.
@@ -261,11 +258,7 @@ extension RelayClient {
     func transport(_ sender: any RelayTransport, _ event: RelayClientCore.Event) {
         guard transports[sender.kind] === sender else { return }
         if case .connected = event {
-            if sender.kind == .quic {
-                addressTurns.succeeded()
-                portWatch?.cancel()
-                portWatch = nil
-            }
+            if sender.kind == .quic { addressTurns.succeeded() }
             return choose(.ready(sender.kind))
         }
         guard sender === transport, !choice.isRacing else { return candidate(sender, event) }

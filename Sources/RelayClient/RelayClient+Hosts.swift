@@ -47,27 +47,36 @@ extension RelayClient {
     /// Asks the relay for a sign of life. When none comes within 0.4 s, the link is lost.
     public func verify() { verify(path: false) }
 
-    /// The same; `path`: because this path may be dead, where there is another one.
-    func verify(path: Bool) {
-        guard core.isReady, !isVerifying, let transport else { return }
-        isVerifying = true
+    /// The same.
+    ///
+    /// - Parameters:
+    ///   - path: Because this path may be dead, where there is another one.
+    ///   - patience: How much longer than usual the relay may take.
+    func verify(path: Bool, patience: Duration = .zero) {
+        guard core.isReady, let transport else { return }
         let question =
             path || transport.isReliable
-            ? LivenessProbe(askedAt: .now, roundTrip: transport.roundTripTime, isReliable: transport.isReliable)
+            ? LivenessProbe(
+                askedAt: .now, roundTrip: transport.roundTripTime, isReliable: transport.isReliable, patience: patience)
             : LivenessProbe(askedAt: .now)
+        let isAsking = probe != nil
+        // Of two questions, the one that is over first holds.
+        if let probe, probe.deadline <= question.deadline { return }
+        probe = question
         transport.keepAlive = LivenessProbe.interval
-        look(for: question, attempt, at: question.askedAt + LivenessProbe.lookInterval)
+        if !isAsking { look(attempt, at: question.askedAt + LivenessProbe.lookInterval) }
     }
 
     /// Looks for the sign of life again and again: it is one packet, then, instead of several.
-    private func look(for question: LivenessProbe, _ attempt: UInt64, at time: Instant) {
+    private func look(_ attempt: UInt64, at time: Instant) {
         loop.schedule(at: time) { [weak self] in
             self?.assumeIsolated { client in
-                guard attempt == client.attempt, client.core.isReady, let transport = client.transport
-                else { return client.isVerifying = false }
+                guard attempt == client.attempt, let question = client.probe, let transport = client.transport else {
+                    return
+                }
                 let verdict = question.verdict(heard: transport.lastHeard, at: .now)
-                if case .look(let time) = verdict { return client.look(for: question, attempt, at: time) }
-                client.isVerifying = false
+                if case .look(let time) = verdict { return client.look(attempt, at: time) }
+                client.probe = nil
                 transport.keepAlive = client.core.keepAlive
                 if verdict == .isGone { client.lost(transport, .lost("the relay does not answer")) }
             }

@@ -23,9 +23,8 @@ extension RelayClient {
     func leaveNetwork() {
         networkChanges?.cancel()
         networkChanges = nil
-        portWatch?.cancel()
         idleTimer?.cancel()
-        (portWatch, idleTimer) = (nil, nil)
+        idleTimer = nil
     }
 
     func networkHas(_ news: NetworkChanges.News) {

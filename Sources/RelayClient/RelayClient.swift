@@ -43,8 +43,6 @@ public actor RelayClient: RelayLink, PushLink {
     var addressTurns = AddressTurns()
     /// The addresses of the name in the invitation, as they were found last.
     var homeAddresses: Set<SocketAddress> = []
-    /// During an attempt at one of several addresses.
-    var portWatch: PortWatch?
     var idleTimer: EventLoop.Timer?
     var core: RelayClientCore
     /// The connection of the attempt under way, or of the link; nil between attempts.
@@ -82,7 +80,8 @@ public actor RelayClient: RelayLink, PushLink {
     var networkChanges: NetworkChanges?
     /// The handler for reports about the channel's host.
     var hostHandler: (@Sendable (RelayHostEvent) -> Void)?
-    var isVerifying = false
+    /// The question whether the relay is there, while it is asked.
+    var probe: LivenessProbe?
     private var lastBurst: UInt32 = 0
     var lastQuery: UInt64 = 0
     /// The pending answers, by `BurstQueryID`.
@@ -306,7 +305,7 @@ public actor RelayClient: RelayLink, PushLink {
                     // It goes on the stream, or is counted there.
                     carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
-            case .verify: verify(path: true)
+            case .verify(let patience): verify(path: true, patience: patience)
             case .tell(let event):
                 note(event, at: now)
                 doubt(after: event)

@@ -354,7 +354,7 @@ public actor ClusterNode {
                     metadata: ["place": "\(place)"])
             }
             portWatch?.cancel()
-            portWatch = PortWatch(address, for: .closedAfterOpen, on: loop) { [weak self] in
+            portWatch = PortWatch(address, on: loop) { [weak self] in
                 self?.assumeIsolated { $0.take(.portClosed(epoch: epoch)) }
             }
         }

@@ -29,6 +29,7 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     var acknowledged: [UInt64] = []
     var lost: [UInt64] = []
     var migrations: [Bool] = []
+    var refusals = 0
     var resumption: ResumptionState?
     /// Not read while set: the stream's bytes stay with the sender.
     var reading = true
@@ -192,6 +193,8 @@ final class Peer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Senda
     func connection(_ connection: QUICConnection, didMoveFrom oldAddress: SocketAddress) { moves.append(oldAddress) }
 
     func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { migrations.append(succeeded) }
+
+    func connectionWasRefused(_ connection: QUICConnection) { refusals += 1 }
 
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {
         self.resumption = resumption

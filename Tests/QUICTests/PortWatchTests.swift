@@ -63,11 +63,11 @@ private final class AnsweringPort {
         let closures = Closures()
         private var watch: PortWatch?
 
-        init(_ port: UInt16, for evidence: PortWatch.Evidence = .closedAfterOpen) async throws {
+        init(_ port: UInt16) async throws {
             loop = try EventLoop(name: "watch")
             let address = try #require(SocketAddress("127.0.0.1", port: port))
             try await loop.run { [self] in
-                watch = PortWatch(address, for: evidence, on: loop) { [closures] in closures.add() }
+                watch = PortWatch(address, on: loop) { [closures] in closures.add() }
             }
         }
 
@@ -108,22 +108,6 @@ private final class AnsweringPort {
         try await Task.sleep(for: .milliseconds(700))
         #expect(silent.closures.count == 0 && closed.closures.count == 0)
         await silent.end()
-        await closed.end()
-    }
-
-    @Test func `who asks for a port that nobody has is told at once, and nothing of one that somebody has`()
-        async throws
-    {
-        var port: AnsweringPort? = try AnsweringPort()
-        let number = try #require(port).port
-        let silent = try await Watching(number, for: .closed)
-        try await Task.sleep(for: .milliseconds(300))
-        #expect(silent.closures.count == 0)
-        await silent.end()
-        port = nil
-        let closed = try await Watching(number, for: .closed)
-        for _ in 0..<100 where closed.closures.count == 0 { try await Task.sleep(for: .milliseconds(5)) }
-        #expect(closed.closures.count == 1)
         await closed.end()
     }
 }

@@ -1,5 +1,7 @@
 // Relays whose name has several addresses.
 import Cryptography
+import Glibc
+import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol
@@ -42,6 +44,92 @@ import Testing
         try await stranger.stop()
     }
 
+    @Test func `a relay whose process has ended is left for the next address before its silence is long`() async throws
+    {
+        let first = try await TestRelay()
+        let second = try await TestRelay(channel: first.channel, keys: first.configuration.transportKeys)
+        let network = try await TestNetwork(to: try #require(await first.server.port))
+        // The one between them is that of a relay that does not run.
+        var addresses: [SocketAddress] = [.loopback(port: network.port)]
+        let closed = try await TestNetwork(to: 1)
+        addresses += [.loopback(port: closed.port), .loopback(port: try #require(await second.server.port))]
+        try await closed.end()
+        let places = addresses
+        let name = try await first.server.invitation(for: first.channel.id, host: "relay.test")
+        var members: [TestClient] = []
+        for member in ["Alice", "Bob"] { members.append(try await TestClient(member, name) { _, _ in places }) }
+        for member in members { try await member.untilReady() }
+        let talker = members[0]
+        let talk = Task { try await talker.talk(1, frames: 100, spacing: .milliseconds(20)) }
+        _ = try await members[1].recorder.wait("speech") { if case .frame = $0 { true } else { nil } }
+        let counts = members.map(\.recorder.events.count)
+        try await network.end()
+        let ended = Instant.now
+        for (member, count) in zip(members, counts) {
+            let index = try await member.untilReady(from: count)
+            let took = member.recorder.timed[index - 1].at - ended
+            print("back after \(took)")
+            #expect(took < PathDoubt.silence)
+        }
+        try await talk.value
+        _ = try await members[1].recorder.wait("the burst's end") {
+            if case .burstEnded(_, .completed, _) = $0 { true } else { nil }
+        }
+        let heard = members[1].heard()
+        #expect(Set(heard).count == heard.count, "nothing is heard twice")
+        #expect(heard.count == 100)
+        for member in members { await member.client.leave() }
+        await first.server.stop()
+        await second.server.stop()
+    }
+
+    @Test(.enabled(if: geteuid() == 0))
+    func `who says in the name of the relay's host that nobody has the port ends no link`() async throws {
+        let relay = try await TestRelay()
+        let port = try #require(await relay.server.port)
+        let name = try await relay.server.invitation(for: relay.channel.id, host: "relay.test")
+        let places = [SocketAddress.loopback(port: port), .loopback(port: 1)]
+        let client = try await TestClient("Alice", name) { _, _ in places }
+        try await client.untilReady()
+        let own = try #require(await client.client.localPort)
+        let count = client.recorder.events.count
+        var questions = 0
+        for _ in 0..<40 {
+            try sendPortUnreachable(from: own, to: port)
+            try await Task.sleep(for: .milliseconds(25))
+            if await client.client.probe != nil { questions += 1 }
+        }
+        #expect(questions > 0, "it has looked whether that is true")
+        try await Task.sleep(for: LivenessProbe.timeout * 2)
+        #expect(client.recorder.events.count == count)
+        await client.client.leave()
+        await relay.server.stop()
+    }
+
+    /// To this machine: a packet between two ports of its own came to a port that nobody has (RFC 792).
+    private func sendPortUnreachable(from source: UInt16, to destination: UInt16) throws {
+        let descriptor = socket(AF_INET, Int32(SOCK_RAW.rawValue), Int32(IPPROTO_ICMP))
+        try #require(descriptor >= 0)
+        defer { close(descriptor) }
+        let loopback: [UInt8] = [127, 0, 0, 1]
+        func bytes(_ number: UInt16) -> [UInt8] { [UInt8(number >> 8), UInt8(number & 0xFF)] }
+        var packet: [UInt8] = [3, 3, 0, 0, 0, 0, 0, 0]
+        packet += [0x45, 0, 0, 28, 0, 1, 0, 0, 64, UInt8(IPPROTO_UDP), 0, 0] + loopback + loopback
+        packet += bytes(source) + bytes(destination) + [0, 8, 0, 0]
+        var sum = stride(from: 0, to: packet.count, by: 2).reduce(0) { $0 + Int(packet[$1]) << 8 + Int(packet[$1 + 1]) }
+        while sum > 0xFFFF { sum = sum & 0xFFFF + sum >> 16 }
+        packet.replaceSubrange(2..<4, with: bytes(~UInt16(sum)))
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        inet_pton(AF_INET, "127.0.0.1", &address.sin_addr)
+        let sent = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                sendto(descriptor, packet, packet.count, 0, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        try #require(sent == packet.count)
+    }
+
     @Test func `a name without an address is an error, and is asked for again`() async throws {
         let relay = try await TestRelay()
         let name = try await relay.server.invitation(for: relay.channel.id, host: "relay.test")
@@ -60,6 +148,11 @@ import Testing
         await client.client.leave()
         await relay.server.stop()
     }
+}
+
+extension RelayClient {
+    /// The port that packets to the relay leave from.
+    fileprivate var localPort: UInt16? { (transport as? QUICTransport)?.connection.endpoint.localAddress.port }
 }
 
 /// A QUIC server that speaks something else.

@@ -62,6 +62,8 @@ import Vocabulary
         let look = now + LivenessProbe.lookInterval
         #expect(question.verdict(heard: now - .seconds(5), at: look) == .look(at: look + LivenessProbe.lookInterval))
         #expect(question.verdict(heard: now + .milliseconds(30), at: look) == .isThere)
+        let last = question.deadline - .milliseconds(10)
+        #expect(question.verdict(heard: nil, at: last) == .look(at: question.deadline))
         #expect(question.verdict(heard: nil, at: now + LivenessProbe.timeout) == .isGone)
     }
 }

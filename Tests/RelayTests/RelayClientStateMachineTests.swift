@@ -65,7 +65,15 @@ import Testing
             #expect(machine.handle(.addressesFound(2), at: now) == [])
         }
         #expect(times == [1.5, 1.5, 1.5, 1.5, 1.5, 3, 3, 3].map { .seconds($0) })
-        #expect(waits == [250, 250, 250, 250, 500, 500, 500, 500].map { .milliseconds($0) })
+        #expect(waits == [0, 250, 0, 250, 0, 500, 0, 500].map { .milliseconds($0) }, "each address has its turn first")
+        for _ in 0..<100 {
+            now = machine.nextDeadline ?? now
+            _ = machine.handle(.deadline, at: now)
+            waits.append((machine.nextDeadline ?? now) - now)
+            now = machine.nextDeadline ?? now
+            _ = machine.handle(.deadline, at: now)
+        }
+        #expect(waits.suffix(6) == [0, 30, 0, 30, 0, 30].map { .seconds($0) })
         // One that answers ends the hurry.
         _ = machine.handle(.connected, at: now)
         _ = machine.handle(.welcomed(channelName: "Yard"), at: now)

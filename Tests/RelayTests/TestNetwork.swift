@@ -21,6 +21,7 @@ final class TestNetwork: @unchecked Sendable {
     let port: UInt16
     private let front: Int32
     private var target: UInt16
+    private var isOpen = true
     private let faults: Faults
     private var random: SeededGenerator
     /// By the client's port: its socket towards the relay. Confined to the loop, like all below.
@@ -52,13 +53,22 @@ final class TestNetwork: @unchecked Sendable {
 
     deinit {
         loop.stop()
-        close(front)
+        if isOpen { close(front) }
         for back in backs.values { close(back) }
     }
 
     /// Leads every packet to another relay from now on, and forgets what the old one still says.
     func redirect(to target: UInt16) async throws {
         try await loop.run { [self] in self.target = target }
+    }
+
+    /// Nobody has `port` any more, as when a relay is killed.
+    func end() async throws {
+        try await loop.run { [self] in
+            watches.removeFirst().cancel()
+            close(front)
+            isOpen = false
+        }
     }
 
     /// Forgets its mappings, as a NAT may: from now on the relay sees every client at another port, and what it sends to
@@ -96,6 +106,7 @@ final class TestNetwork: @unchecked Sendable {
     }
 
     private func passBack(_ bytes: [UInt8], to client: UInt16) {
+        guard isOpen else { return }
         if let diversion, let first = bytes.first, diversion.takes(first) {
             return Self.send(bytes, on: diversion.socket, to: client)
         }

@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +16,29 @@ int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
 
 int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
     return sendmmsg(fd, messages, count, flags);
+}
+
+int ptt_report_errors(int fd, int family) {
+    int on = 1;
+    if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on) < 0) return -1;
+    return setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+}
+
+int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length) {
+    _Alignas(struct cmsghdr) char control[512];
+    struct msghdr message = {
+        .msg_name = destination, .msg_namelen = sizeof *destination, .msg_control = control, .msg_controllen = sizeof control};
+    if (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return 0;
+    *length = message.msg_namelen;
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
+        if (!(part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_RECVERR)
+            && !(part->cmsg_level == IPPROTO_IPV6 && part->cmsg_type == IPV6_RECVERR))
+            continue;
+        struct sock_extended_err error;
+        memcpy(&error, CMSG_DATA(part), sizeof error);
+        if (error.ee_origin == SO_EE_ORIGIN_ICMP || error.ee_origin == SO_EE_ORIGIN_ICMP6) return (int)error.ee_errno;
+    }
+    return -1;
 }
 
 int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, unsigned count, unsigned otherwise) {

@@ -204,6 +204,7 @@ extension QUICConnection {
         case .datagramLost(let id): delegate?.connection(self, didLoseDatagram: id)
         case .moved(let old): delegate?.connection(self, didMoveFrom: old)
         case .migrated(let succeeded): delegate?.connection(self, didEndMigration: succeeded)
+        case .refused: delegate?.connectionWasRefused(self)
         case .resumption(let state): delegate?.connection(self, didReceive: state)
         case .closed(let reason): delegate?.connection(self, didClose: reason)
         }

@@ -44,6 +44,7 @@ public final class QUICConnection: @unchecked Sendable {
         case moved(from: SocketAddress)
         case migrated(Bool)
         case resumption(ResumptionState)
+        case refused
         case closed(QUICCloseReason)
     }
 

@@ -18,6 +18,7 @@ extension QUICEndpoint {
                         socket.watch?.update(pauseTimer == nil ? .readable : [])
                         if sender.blocked === socket { sender.resume() }
                     }
+                    if readiness.contains(.error) { readErrors(of: socket) }
                     if mayReadNow() { receive(from: socket) }
                 }
             }
@@ -25,10 +26,25 @@ extension QUICEndpoint {
         return socket
     }
 
+    /// How many answers of hosts are looked at in a turn; the loop comes back for the others.
+    private static let errorsPerTurn = 64
+
+    /// Tells connections whose host says that nobody has the port (RFC 1122, 4.1.3.1). Other answers may be of a moment.
+    private func readErrors(of socket: UDPSocket) {
+        for _ in 0..<Self.errorsPerTurn {
+            guard let (error, destination) = socket.nextError() else { return }
+            guard error == ECONNREFUSED, let destination else { continue }
+            for connection in connections.values where connection.remoteAddress == destination {
+                connection.post(.refused)
+            }
+        }
+    }
+
     /// A further socket, for a connection that moves.
     func openSocket(_ address: SocketAddress, like old: UDPSocket) throws(QUICError) -> UDPSocket {
         let address = address.isUnspecified && old.family == AF_INET ? address.asIPv4 : address
-        let new = try UDPSocket(address, reusePort: reusePort, bufferSize: configuration.socketBuffer)
+        let new = try UDPSocket(
+            address, reusePort: reusePort, bufferSize: configuration.socketBuffer, reportsErrors: old.reportsErrors)
         guard new.family == old.family else {
             throw QUICError.invalidSetting("\(address) is of another address family than the connection")
         }

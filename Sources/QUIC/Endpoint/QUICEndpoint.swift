@@ -138,7 +138,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         do throws(QUICError) {
             let socket = try UDPSocket(
                 address, reusePort: reusePort, bufferSize: configuration.socketBuffer,
-                awaitsAddress: configuration.server != nil)
+                awaitsAddress: configuration.server != nil, reportsErrors: configuration.server == nil)
             if socket.isAwaited {
                 logger.warning(
                     "this machine does not have the address yet; nobody can connect until it does",

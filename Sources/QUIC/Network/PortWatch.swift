@@ -1,4 +1,4 @@
-// Notices that no process has a UDP port.
+// Notices that the process that had a UDP port has ended.
 import CGnuTLS
 import CLinux
 import CNgtcp2
@@ -7,22 +7,13 @@ import Glibc
 import MonotonicTime
 import Reactor
 
-/// Watches one UDP port. A host whose kernel runs answers packets to a port that nobody has with "port unreachable" (RFC 1122, 4.1.3.1),
-/// which tells a process that has ended from a host that is gone, and from a process that is frozen. Where such answers are filtered, it
-/// notices nothing. On one loop only.
+/// Watches one UDP port of a QUIC server. A host whose kernel runs answers packets to a port that nobody has with "port unreachable" (RFC
+/// 1122, 4.1.3.1), which tells a process that has ended from a host that is gone, and from a process that is frozen. Where such answers are
+/// filtered, it notices nothing. A port counts as closed only after it was open: first packets of an unknown QUIC version are sent until
+/// one is answered with those that are known there (RFC 9000, 6). On one loop only.
 public final class PortWatch {
-    /// What a closed port proves.
-    public enum Evidence: Sendable {
-        /// That nobody is there now.
-        case closed
-        /// That somebody has gone: the port was open before. It sends first packets of an unknown QUIC version until one is answered with those
-        /// that are known there (RFC 9000, 6).
-        case closedAfterOpen
-    }
-
     private let descriptor: Int32
     private let loop: EventLoop
-    private let evidence: Evidence
     private let onClosed: () -> Void
     private var watch: EventLoop.Watch?
     private var timer: EventLoop.Timer?
@@ -36,11 +27,8 @@ public final class PortWatch {
     /// Begins to ask; nil: there is no way to the address, or no descriptor.
     ///
     /// - Parameter onClosed: Called once, on the loop.
-    public init?(
-        _ address: SocketAddress, for evidence: Evidence, on loop: EventLoop, onClosed: @escaping () -> Void
-    ) {
+    public init?(_ address: SocketAddress, on loop: EventLoop, onClosed: @escaping () -> Void) {
         self.loop = loop
-        self.evidence = evidence
         self.onClosed = onClosed
         let family = address.isIPv4 ? AF_INET : AF_INET6
         descriptor = socket(family, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
@@ -67,9 +55,8 @@ public final class PortWatch {
 
     private func ask() {
         timer = loop.schedule(after: Self.interval) { [weak self] in self?.ask() }
-        let wantsAnswer = evidence == .closedAfterOpen && !isOpen
-        var packet = [UInt8](repeating: 0, count: wantsAnswer ? Self.byteCount : 1)
-        if wantsAnswer {
+        var packet = [UInt8](repeating: 0, count: isOpen ? 1 : Self.byteCount)
+        if !isOpen {
             // A long header, a version that is reserved for this, and two connection identifiers of eight bytes (RFC 9000, 17.2 and 15).
             let head: [UInt8] = [0xC0, 0x1A, 0x2A, 0x3A, 0x4A, 8] + SecureRandom.bytes(8) + [8] + SecureRandom.bytes(8)
             packet.replaceSubrange(0..<head.count, with: head)
@@ -91,7 +78,7 @@ public final class PortWatch {
     }
 
     private func refused() {
-        guard isOpen || evidence == .closed else { return }
+        guard isOpen else { return }
         cancel()
         onClosed()
     }

@@ -26,6 +26,8 @@ final class PacketSender {
     var didBlock: (UDPSocket) -> Void = { _ in }
     private(set) var packetsSent = 0
     private(set) var packetsFailed = 0
+    /// The number of a packet in the batch whose first try failed.
+    private var failedOnce: Int?
 
     init() {
         bytes = .allocate(byteCount: Self.capacity * Self.largestPacket, alignment: 16)
@@ -97,17 +99,23 @@ final class PacketSender {
                     blocked = socket
                     didBlock(socket)
                 default:
+                    // It may be the error of a packet before this one, and is over then.
+                    if socket.reportsErrors, failedOnce != head {
+                        failedOnce = head
+                        continue
+                    }
                     // This packet cannot go there (no route, say); QUIC treats it as lost.
                     packetsFailed += 1
                     head += 1
                 }
             }
         }
-        if head == count {
-            for index in 0..<count { sockets[index] = nil }
-            head = 0
-            count = 0
-        }
+        if head == count { forgetAll() }
+    }
+
+    private func forgetAll() {
+        for index in 0..<count { sockets[index] = nil }
+        (head, count, failedOnce) = (0, 0, nil)
     }
 
     /// The socket is writable again.
@@ -120,11 +128,7 @@ final class PacketSender {
     func abandon(_ socket: UDPSocket) {
         if blocked == nil { send() }
         // What waits behind it is at most a batch, and lost as packets are.
-        if head < count, sockets[head..<count].contains(where: { $0 === socket }) {
-            for index in 0..<count { sockets[index] = nil }
-            head = 0
-            count = 0
-        }
+        if head < count, sockets[head..<count].contains(where: { $0 === socket }) { forgetAll() }
         if blocked === socket {
             // It may stay open: nobody waits any more until it is writable.
             socket.watch?.update(.readable)

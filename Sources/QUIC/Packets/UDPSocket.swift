@@ -14,13 +14,18 @@ final class UDPSocket {
     let isWildcard: Bool
     /// Bound to an address that the machine did not have then.
     let isAwaited: Bool
+    /// Whether `nextError` has what hosts answer in place of peers.
+    let reportsErrors: Bool
     private let local: UnsafeMutablePointer<sockaddr_storage>
     private let localLength: socklen_t
     var watch: EventLoop.Watch?
 
-    /// - Parameter awaitsAddress: Whether the address may be one that the machine does not have yet.
+    /// - Parameters:
+    ///   - awaitsAddress: Whether the address may be one that the machine does not have yet.
+    ///   - reportsErrors: Whether to keep what hosts answer in place of peers.
     init(
-        _ address: SocketAddress, reusePort: Bool, bufferSize: Int, awaitsAddress: Bool = false
+        _ address: SocketAddress, reusePort: Bool, bufferSize: Int, awaitsAddress: Bool = false,
+        reportsErrors: Bool = false
     ) throws(QUICError) {
         let storage = UnsafeMutablePointer<sockaddr_storage>.allocate(capacity: 1)
         storage.initialize(to: sockaddr_storage())
@@ -63,6 +68,7 @@ final class UDPSocket {
             complete = true
             self.descriptor = descriptor
             self.family = family
+            self.reportsErrors = reportsErrors && ptt_report_errors(descriptor, family) == 0
             self.localAddress = localAddress
             isWildcard = localAddress.isUnspecified
             local = storage
@@ -115,6 +121,15 @@ final class UDPSocket {
         _ = set(Int32(IPPROTO_IP), IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         _ = set(SOL_SOCKET, SO_RCVBUF, Int32(clamping: bufferSize))
         _ = set(SOL_SOCKET, SO_SNDBUF, Int32(clamping: bufferSize))
+    }
+
+    /// Takes the next answer of a host in place of a peer: what is wrong (an errno value), and where the packet was sent; nil: there is none.
+    func nextError() -> (error: Int32, destination: SocketAddress?)? {
+        guard reportsErrors else { return nil }
+        var (destination, length) = (sockaddr_storage(), socklen_t(0))
+        let error = ptt_next_error(descriptor, &destination, &length)
+        guard error != 0 else { return nil }
+        return (error, withUnsafePointer(to: &destination) { SocketAddress($0, length: Int(length)) })
     }
 
     /// The path from `local`, or when that is nil this socket's own address, to `remote`, for one call of the library.

@@ -196,6 +196,11 @@ extension QUICTransport: QUICConnectionDelegate {
 
     func connection(_ connection: QUICConnection, didLoseDatagram id: UInt64) { tell(.mediaLost(id)) }
 
+    func connectionWasRefused(_ connection: QUICConnection) {
+        guard !isClosed else { return }
+        client?.assumeIsolated { $0.wasRefused(self) }
+    }
+
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         forgetTicket(after: reason)
         tell(.connectionEnded(Self.error(reason)))

@@ -30,16 +30,21 @@ struct LivenessProbe: Sendable, Equatable {
     static let timeoutOverTLS: Duration = .seconds(1)
 
     /// A probe over a path with that round trip, beside which another path may be used: a satellite's takes its time.
-    init(askedAt: Instant, roundTrip: Duration?, isReliable: Bool) {
+    ///
+    /// - Parameter patience: How much longer than usual the relay may take.
+    init(askedAt: Instant, roundTrip: Duration?, isReliable: Bool, patience: Duration = .zero) {
         let fair = max(Self.timeout, min((roundTrip ?? .zero) * 3, Self.timeoutMaximum))
-        self.init(askedAt: askedAt, timeout: isReliable ? Self.timeoutOverTLS : fair)
+        self.init(askedAt: askedAt, timeout: (isReliable ? Self.timeoutOverTLS : fair) + patience)
     }
 
     init(askedAt: Instant, timeout: Duration = Self.timeout) { (self.askedAt, self.timeout) = (askedAt, timeout) }
 
+    /// When the relay is taken to be gone.
+    var deadline: Instant { askedAt + timeout }
+
     /// What to think of a relay that was heard at `heard` last.
     func verdict(heard: Instant?, at now: Instant) -> Verdict {
         if let heard, heard > askedAt || seededFault("a-silent-host-is-taken-to-be-there") { return .isThere }
-        return now - askedAt >= timeout ? .isGone : .look(at: now + Self.lookInterval)
+        return now >= deadline ? .isGone : .look(at: min(now + Self.lookInterval, deadline))
     }
 }

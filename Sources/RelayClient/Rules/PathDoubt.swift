@@ -6,6 +6,9 @@ import MonotonicTime
 struct PathDoubt: Sendable {
     /// How long this end sends without an acknowledgement, or a burst of another member brings nothing.
     static let silence: Duration = .milliseconds(1_500)
+    /// The same of another member's burst, for a first question with more time for its answer. Who only listens sends nothing else that the
+    /// host of a relay that has ended could answer.
+    static let firstSilence: Duration = .milliseconds(300)
     /// The longest time in which another burst's packets are expected. Its talker may be silent on purpose, and later the
     /// rules of listening end it.
     static let burstMaximum: Duration = .seconds(8)
@@ -13,12 +16,16 @@ struct PathDoubt: Sendable {
     private var unansweredSince: Instant?
     private var expectedSince: Instant?
     private var askedAt: Instant?
+    private var hasAskedFirst = false
 
-    /// When `isDue` has to be asked; `nil` while nothing has to come.
+    /// When `question` has to be asked; `nil` while nothing has to come.
     var nextDeadline: Instant? {
         guard let since = [unansweredSince, expectedSince].compactMap(\.self).min() else { return nil }
-        return max(since, askedAt ?? since) + Self.silence
+        let due = max(since, askedAt ?? since) + Self.silence
+        return firstDue.map { min($0, due) } ?? due
     }
+
+    private var firstDue: Instant? { hasAskedFirst ? nil : expectedSince.map { $0 + Self.firstSilence } }
 
     /// A packet of this end's burst went out.
     mutating func sent(at now: Instant) { if unansweredSince == nil { unansweredSince = now } }
@@ -27,7 +34,7 @@ struct PathDoubt: Sendable {
     mutating func answered() { unansweredSince = nil }
 
     /// Another member has the floor, or a packet of it came.
-    mutating func expects(at now: Instant) { expectedSince = now }
+    mutating func expects(at now: Instant) { (expectedSince, hasAskedFirst) = (now, false) }
 
     /// Whether packets of another member have to come.
     var isExpecting: Bool { expectedSince != nil }
@@ -35,11 +42,15 @@ struct PathDoubt: Sendable {
     /// Nobody else has the floor.
     mutating func expectsNothing() { expectedSince = nil }
 
-    /// Whether the relay is to be asked for a sign of life now.
-    mutating func isDue(at now: Instant) -> Bool {
-        guard let due = nextDeadline, due <= now else { return false }
+    /// Whether the relay is to be asked for a sign of life now: how much longer than usual it may take for that; `nil`: it is not.
+    mutating func question(at now: Instant) -> Duration? {
+        guard let due = nextDeadline, due <= now else { return nil }
+        if due == firstDue {
+            hasAskedFirst = true
+            return Self.silence - Self.firstSilence
+        }
         askedAt = now
         if let since = expectedSince, now - since >= Self.burstMaximum { expectedSince = nil }
-        return true
+        return .zero
     }
 }

@@ -68,7 +68,7 @@ public struct RelayClientCore {
     /// Whether the relay's name has several addresses: another node of its cluster may serve, and a burst continues there.
     private(set) var hasOtherAddresses = false
     /// Whether the relay may be reached in another way than by this connection.
-    private var hasAlternative: Bool { hasOtherPath || hasOtherAddresses }
+    var hasAlternative: Bool { hasOtherPath || hasOtherAddresses }
     /// Draws key ids.
     var random: any RandomNumberGenerator & Sendable
 
@@ -238,8 +238,8 @@ public struct RelayClientCore {
     }
 
     private mutating func doubtPath(at now: Instant) -> [Action] {
-        guard hasAlternative, isReady, doubt.isDue(at: now) else { return [] }
-        return [.verify]
+        guard hasAlternative, isReady, let patience = doubt.question(at: now) else { return [] }
+        return [.verify(patience: patience)]
     }
 
     private mutating func resumeBursts() {

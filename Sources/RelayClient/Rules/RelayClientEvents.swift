@@ -81,8 +81,8 @@ extension RelayClientCore {
         case sendLoosely(ClientMessage)
         /// Send a media datagram.
         case sendMedia([UInt8])
-        /// Ask the relay for a sign of life, and deliver `.pathLost` when none comes.
-        case verify
+        /// Ask the relay for a sign of life, and deliver `.pathLost` when none comes; `patience`: how much longer than usual that may take.
+        case verify(patience: Duration)
         /// Tell the user.
         case tell(RelayLinkEvent)
         /// Answer a question of the user; each is answered once.

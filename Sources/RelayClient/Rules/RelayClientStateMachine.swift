@@ -4,8 +4,9 @@ import RelayProtocol
 
 /// The life of a link: stopped, connecting, joining, ready, waiting to try again.
 ///
-/// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. It has no jitter: one relay serves few
-/// enough clients, and tests are deterministic. A permanent refusal stops the link.
+/// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. Where the relay's name has several addresses, each has its turn
+/// before there is a wait. It has no jitter: one relay serves few enough clients, and tests are deterministic. A permanent refusal stops
+/// the link.
 public struct RelayClientStateMachine: Sendable {
     /// What may happen to a link.
     public enum Event: Sendable, Equatable {
@@ -284,9 +285,14 @@ public struct RelayClientStateMachine: Sendable {
             case .replaced, .wrongRelayKey: true
             default: false
             }
-        if isFirm { failures = longest * failuresEach }
-        let wait = max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)]))
-        failures = min(failures + 1, longest * failuresEach)
+        let failuresMaximum = longest * failuresEach
+        if isFirm { failures = failuresMaximum }
+        // The other addresses have their turns first.
+        let wait =
+            isFirm || isRefused || (failures + 1) % addresses == 0
+            ? max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)])) : minimum
+        // Beyond the longest wait, still one wait for each round of the addresses.
+        failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
     }

@@ -115,10 +115,11 @@ final class SimulatedLink {
         process.later { hostHandler(event) }
     }
 
-    func verify() {
+    func verify(patience: Duration = .zero) {
         guard isAlive, core.isReady, !isVerifying, connection != nil else { return }
         isVerifying = true
-        look(for: LivenessProbe(askedAt: clock.now), attempt, at: clock.now + LivenessProbe.lookInterval)
+        let question = LivenessProbe(askedAt: clock.now, timeout: LivenessProbe.timeout + patience)
+        look(for: question, attempt, at: clock.now + LivenessProbe.lookInterval)
     }
 
     private func look(for question: LivenessProbe, _ number: UInt64, at time: Instant) {
@@ -261,7 +262,7 @@ final class SimulatedLink {
                 outbox.add(event)
             case .tellOfSuccession(let succession):
                 if let own = core.ownID { tellOfHost(.succession(succession, own: own)) }
-            case .verify: verify()
+            case .verify(let patience): verify(patience: patience)
             case .answer, .tellOfPushes: break
             }
         }

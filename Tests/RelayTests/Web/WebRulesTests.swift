@@ -73,9 +73,9 @@ struct PathDoubtTests {
         #expect(doubt.nextDeadline == nil)
         doubt.sent(at: Self.start)
         doubt.sent(at: Self.start + .seconds(1))
-        #expect(doubt.isDue(at: Self.start + .milliseconds(1_499)) == false)
-        #expect(doubt.isDue(at: Self.start + .milliseconds(1_500)) == true)
-        #expect(doubt.isDue(at: Self.start + .milliseconds(1_501)) == false)
+        #expect(doubt.question(at: Self.start + .milliseconds(1_499)) == nil)
+        #expect(doubt.question(at: Self.start + .milliseconds(1_500)) == .zero)
+        #expect(doubt.question(at: Self.start + .milliseconds(1_501)) == nil)
         #expect(doubt.nextDeadline == Self.start + .seconds(3))
         doubt.answered()
         #expect(doubt.nextDeadline == nil)
@@ -85,13 +85,18 @@ struct PathDoubtTests {
         var doubt = PathDoubt()
         doubt.expects(at: Self.start)
         doubt.expects(at: Self.start + .seconds(1))
+        #expect(doubt.nextDeadline == Self.start + .milliseconds(1_300))
+        #expect(doubt.question(at: Self.start + .milliseconds(1_299)) == nil)
+        #expect(doubt.question(at: Self.start + .milliseconds(1_300)) == .milliseconds(1_200), "a first time, with patience")
         #expect(doubt.nextDeadline == Self.start + .milliseconds(2_500))
         var asked = 0
         while let due = doubt.nextDeadline, asked < 100 {
-            #expect(doubt.isDue(at: due) == true)
+            #expect(doubt.question(at: due) == .zero)
             asked += 1
         }
         #expect(asked == 6, "its talker may be silent on purpose")
+        doubt.expects(at: Self.start + .seconds(50))
+        #expect(doubt.nextDeadline == Self.start + .milliseconds(50_300), "after each silence anew")
         doubt.expects(at: Self.start + .seconds(60))
         doubt.expectsNothing()
         #expect(doubt.nextDeadline == nil)

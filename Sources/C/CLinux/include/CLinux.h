@@ -27,6 +27,11 @@
 // glibc declares these only under _GNU_SOURCE, which the importer does not set for its own Glibc module.
 int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
+// Has a UDP socket keep what other hosts answer in place of those that packets were meant for (IP_RECVERR, ip(7)), for IPv4 and for IPv6.
+// Then it reports EPOLLERR, and one call of sendmsg(2) or recvmsg(2) fails with the error and does nothing else. 0, or -1 and errno.
+int ptt_report_errors(int fd, int family);
+// Takes the next of these reports: its errno value, and where the packet went; 0: there is none; -1: one that does not come from a host.
+int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length);
 // Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
 // were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
 // first two are 1. Others, and those that name none of the `count`, go to number `otherwise` or, with UINT_MAX, by the hash of their
