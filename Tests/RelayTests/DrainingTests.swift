@@ -141,6 +141,22 @@ import Vocabulary
         #expect(core.isDrained)
     }
 
+    @Test mutating func `who wants to talk is sent on at once, and who waits for the end of a burst is told to`() {
+        let successor = RelayPlace("next.example:4433")!
+        _ = ask(0)
+        _ = media(0, 1)
+        _ = core.handle(.drain(to: successor), at: now)
+        let elsewhere = ask(3)
+        #expect(closed(elsewhere) == [ids[3]] && denials(elsewhere).isEmpty)
+        let meanwhile = ask(1)
+        #expect(closed(meanwhile).isEmpty && denials(meanwhile) == [ids[1]: .noResources])
+        _ = release(0, last: 1)
+        #expect(closed(ask(2)) == [ids[2]])
+        now = now + RelayCore.closingTime
+        #expect(closed(core.handle(.deadline, at: now)) == [ids[0], ids[1]])
+        #expect(core.isDrained)
+    }
+
     @Test mutating func `who was welcomed for early data is told where to go on, too`() {
         let successor = RelayPlace("next.example:4433")!
         let (welcomed, silent) = (ConnectionID(number: 6), ConnectionID(number: 7))
@@ -346,6 +362,23 @@ import Vocabulary
         _ = try await bob.recorder.wait("the relay's word") {
             if case .state(.unavailable(let error, _)) = $0, "\(error)".contains("going down") { true } else { nil }
         }
+    }
+
+    @Test func `who presses while the relay goes is heard at the next one, from the first word`() async throws {
+        let relay = try await TestRelay()
+        let next = try await TestRelay(channel: relay.channel, keys: relay.configuration.transportKeys)
+        let place = RelayPlace("127.0.0.1:\(try #require(await next.server.port))")
+        let alice = try await TestClient.joined("Alice", relay)
+        let bob = try await TestClient.joined("Bob", relay)
+        let drained = Task { await relay.server.drain(for: .seconds(20), to: place) }
+        try await wait("draining") { await relay.server.statistics?.isDraining ?? true }
+        try await alice.talk(1, frames: 60, spacing: .milliseconds(20))
+        let (end, report, _) = try await alice.transmissionEnd()
+        #expect(end == .completed && report.sent == 60)
+        _ = try await bob.heardEnd()
+        #expect(bob.heard() == (0..<60).map { TestClient.payload(1, $0) })
+        await drained.value
+        await next.server.stop()
     }
 
     @Test func `a talker that does not end is waited for no longer than that`() async throws {

@@ -176,7 +176,10 @@ public struct RelayClientCore {
             // It says nothing of the relay that the invitation names.
             places.giveUpSuccessor()
             return steer(.connectionEnded(.unreachable("the successor has a different key")), at: now)
-        case .connectionEnded(let error): return steer(.connectionEnded(error), at: now)
+        case .connectionEnded(let error):
+            let actions = steer(.connectionEnded(error), at: now)
+            // A relay that goes sends on whoever asks it for the floor.
+            return error == .goesDown && !uplink.isIdle ? actions + steer(.wanted, at: now) : actions
         case .networkChanged: return steer(.networkChanged, at: now)
         case .addressesFound(let count):
             if count > 1, !hasOtherAddresses {

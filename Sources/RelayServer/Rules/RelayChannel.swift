@@ -22,6 +22,8 @@ struct RelayChannel: Sendable {
     private(set) var pushConnections: [MemberID: ConnectionID] = [:]
     /// When the members may go, the last burst being over: set while they are to go.
     private var closesAt: Instant?
+    /// Whether they go to another relay then.
+    private var hasSuccessor = false
     private let limits: RelayLimits
 
     init(
@@ -338,6 +340,7 @@ struct RelayChannel: Sendable {
         // Held up, the relay may be told to drain after the turn of somebody who waits has come.
         var actions = endOverdue(at: now)
         closesAt = successor == nil ? now : now + RelayCore.closingTime
+        hasSuccessor = successor != nil
         if let successor, !isDeserted { actions.append(.send(.successor(successor), to: everyone)) }
         // From behind, so that nobody moves up only to be turned away.
         for request in floor.waiting.reversed() where !request.isEmergency {
@@ -345,6 +348,12 @@ struct RelayChannel: Sendable {
             actions += floor.deny(request, .noResources, &members, RelayCore.goingDown)
         }
         return actions
+    }
+
+    /// Whether who asks for the floor is to ask the successor, at once: here nobody talks any more.
+    func sendsOn(_ request: ClientMessage.FloorRequest) -> Bool {
+        hasSuccessor && floor.holder == nil && request.priority != FloorRules.emergency
+            && !seededFault("a-relay-that-drains-grants-the-floor")
     }
 
     /// The connections of its members and then of those who get pushes.
@@ -361,7 +370,7 @@ struct RelayChannel: Sendable {
         floor.reset(name: name, rules: floor.rules)
         store.removeAll()
         succession = ChannelSuccession()
-        closesAt = nil
+        (closesAt, hasSuccessor) = (nil, false)
         return gone
     }
 
