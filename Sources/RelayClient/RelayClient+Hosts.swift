@@ -74,7 +74,9 @@ extension RelayClient {
                 guard attempt == client.attempt, let question = client.probe, let transport = client.transport else {
                     return
                 }
-                let verdict = question.verdict(heard: transport.lastHeard, at: .now)
+                // Who talks needs an acknowledgement: a network may block one direction only.
+                let isUnheard = client.core.doubt.isUnanswered(since: question.askedAt)
+                let verdict = question.verdict(heard: isUnheard ? nil : transport.lastHeard, at: .now)
                 if case .look(let time) = verdict { return client.look(attempt, at: time) }
                 client.probe = nil
                 transport.keepAlive = client.core.keepAlive

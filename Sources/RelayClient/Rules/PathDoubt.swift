@@ -33,6 +33,9 @@ struct PathDoubt: Sendable {
     /// The relay has acknowledged one, or this end's burst is over.
     mutating func answered() { unansweredSince = nil }
 
+    /// Whether a packet of this end's burst that went out by then is not acknowledged yet, nor any after it.
+    func isUnanswered(since time: Instant) -> Bool { unansweredSince.map { $0 <= time } ?? false }
+
     /// Another member has the floor, or a packet of it came.
     mutating func expects(at now: Instant) { (expectedSince, hasAskedFirst) = (now, false) }
 

@@ -76,9 +76,10 @@ struct PathDoubtTests {
         #expect(doubt.question(at: Self.start + .milliseconds(1_499)) == nil)
         #expect(doubt.question(at: Self.start + .milliseconds(1_500)) == .zero)
         #expect(doubt.question(at: Self.start + .milliseconds(1_501)) == nil)
+        #expect(doubt.isUnanswered(since: Self.start) && !doubt.isUnanswered(since: Self.start - .milliseconds(1)))
         #expect(doubt.nextDeadline == Self.start + .seconds(3))
         doubt.answered()
-        #expect(doubt.nextDeadline == nil)
+        #expect(doubt.nextDeadline == nil && !doubt.isUnanswered(since: Self.start + .seconds(60)))
     }
 
     @Test func `a burst of another that brings nothing is doubtful, but not for ever`() {
