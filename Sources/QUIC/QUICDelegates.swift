@@ -57,8 +57,9 @@ public protocol QUICConnectionDelegate: AnyObject {
     func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool)
     /// A client got something to resume with; the newest replaces the older ones.
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState)
-    /// A client's packets came to a host on which nobody has the port: who had it has ended. Whoever sees the packets can forge the answer
-    /// of that host, which is not authenticated; the connection goes on. A host may answer some of many packets only.
+    /// The host to which a client sends says that nobody has the port: the process that had it has ended. The connection goes on, because this
+    /// is not authenticated: whoever knows both addresses and guesses the client's port can forge it. A host may answer only some of many
+    /// packets.
     func connectionWasRefused(_ connection: QUICConnection)
     /// The connection is over; the last call about it.
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason)

@@ -218,16 +218,19 @@ extension RelayClient {
         loop.execute { [weak self] in self?.assumeIsolated { $0.call(.placeCovered) } }
     }
 
-    /// The host says that nobody has the port. That decides an attempt, where another one is worth making; a link is given up only when the
-    /// relay does not answer either, because such an answer can be forged.
+    /// The host says that nobody has the port. That ends an attempt where another address has its turn. A link is given up only when the relay
+    /// does not answer either, because the host's answer can be forged.
     func wasRefused(_ sender: QUICTransport) {
         guard transports[.quic] === sender, core.hasAlternative else { return }
-        if sender.wasConnected {
+        if sender.wasConnected, core.isReady {
             if sender === transport { verify(path: true) }
-            return
+        } else if core.hasOtherAddresses {
+            sender.close(.none)
+            ended(sender, .unreachable("no relay listens at \(sender.address)"))
+        } else {
+            // The relay may be restarting: QUIC is tried on.
+            choose(.refused)
         }
-        sender.close(.none)
-        ended(sender, .unreachable("no relay listens at \(sender.address)"))
     }
 
     /// Looks now and then whether the relay is still there, from the first time that it has several addresses.

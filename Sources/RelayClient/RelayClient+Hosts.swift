@@ -75,8 +75,8 @@ extension RelayClient {
                     return
                 }
                 // Who talks needs an acknowledgement: a network may block one direction only.
-                let isUnheard = client.core.doubt.isUnanswered(since: question.askedAt)
-                let verdict = question.verdict(heard: isUnheard ? nil : transport.lastHeard, at: .now)
+                let isUnacknowledged = client.core.doubt.isUnanswered(since: question.askedAt)
+                let verdict = question.verdict(heard: isUnacknowledged ? nil : transport.lastHeard, at: .now)
                 if case .look(let time) = verdict { return client.look(attempt, at: time) }
                 client.probe = nil
                 transport.keepAlive = client.core.keepAlive

@@ -262,8 +262,8 @@ public actor RelayServer {
     }
 
     /// Drains the relay and stops it when nobody talks. New members are refused, and only emergencies are granted the
-    /// floor. Members of idle channels are sent away at once, or as soon as they have heard of the successor or want to talk; the others when
-    /// the burst ends.
+    /// floor. Members of idle channels are sent away at once, or half a second after they were told of the successor; the others when the
+    /// burst ends.
     ///
     /// - Parameters:
     ///   - time: It stops after this time at the latest, even if somebody talks.

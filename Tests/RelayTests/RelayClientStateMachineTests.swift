@@ -85,6 +85,46 @@ import Testing
         #expect(machine.nextDeadline == now + .milliseconds(1_500), "an attempt is not lengthened")
     }
 
+    @Test(arguments: [
+        RelayLinkError.protocolViolation("nonsense"), .busy("it is busy"), .lost("the relay has restarted"),
+        .closedByRelay("code 6"),
+    ])
+    mutating func `a relay that answers and ends the link is not asked again at once, however many addresses it has`(
+        error: RelayLinkError
+    ) {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.addressesFound(3), at: now)
+        for _ in 0..<10 {
+            _ = machine.handle(.connected, at: now)
+            _ = machine.handle(.welcomed(channelName: "Yard"), at: now)
+            now = now + .milliseconds(5)
+            #expect(machine.handle(.connectionEnded(error), at: now).first == .linkLost)
+            #expect(machine.nextDeadline.map { $0 - now >= .milliseconds(250) } == true)
+            now = machine.nextDeadline ?? now
+            #expect(machine.handle(.deadline, at: now).last == .connect)
+        }
+        _ = machine.handle(.connected, at: now)
+        let refusal = ServerMessage.JoinRefused(cause: .relayBusy, phrase: "it is busy")
+        _ = machine.handle(.refused(refusal), at: now)
+        #expect(machine.nextDeadline.map { $0 - now >= .milliseconds(250) } == true)
+    }
+
+    @Test(arguments: [RelayLinkError.lost("the relay does not answer"), .goesDown])
+    mutating func `a relay that has gone is left for the next address at once`(error: RelayLinkError) {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.addressesFound(3), at: now)
+        _ = machine.handle(.connected, at: now)
+        _ = machine.handle(.welcomed(channelName: "Yard"), at: now)
+        now = now + .seconds(1)
+        _ = machine.handle(.connectionEnded(error), at: now)
+        for expected in [0, 0, 250, 0] {
+            #expect(machine.nextDeadline == now + .milliseconds(expected))
+            now = machine.nextDeadline ?? now
+            #expect(machine.handle(.deadline, at: now).last == .connect)
+            _ = machine.handle(.connectionEnded(.unreachable("closed")), at: now)
+        }
+    }
+
     @Test func `an idle link of several addresses is doubted when its keep-alives bring nothing`() {
         let watch = IdleWatch()
         let heard = now

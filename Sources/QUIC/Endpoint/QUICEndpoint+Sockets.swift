@@ -26,10 +26,10 @@ extension QUICEndpoint {
         return socket
     }
 
-    /// How many answers of hosts are looked at in a turn; the loop comes back for the others.
+    /// How many errors are read in a turn; the loop comes back for the others.
     private static let errorsPerTurn = 64
 
-    /// Tells connections whose host says that nobody has the port (RFC 1122, 4.1.3.1). Other answers may be of a moment.
+    /// Tells connections whose host says that nobody has the port (RFC 1122, 4.1.3.1). Other errors may be temporary.
     private func readErrors(of socket: UDPSocket) {
         for _ in 0..<Self.errorsPerTurn {
             guard let (error, destination) = socket.nextError() else { return }

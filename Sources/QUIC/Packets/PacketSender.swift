@@ -99,7 +99,7 @@ final class PacketSender {
                     blocked = socket
                     didBlock(socket)
                 default:
-                    // It may be the error of a packet before this one, and is over then.
+                    // The call may report the ICMP error of an earlier packet; that error is cleared now.
                     if socket.reportsErrors, failedOnce != head {
                         failedOnce = head
                         continue

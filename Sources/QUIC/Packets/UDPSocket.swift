@@ -14,7 +14,7 @@ final class UDPSocket {
     let isWildcard: Bool
     /// Bound to an address that the machine did not have then.
     let isAwaited: Bool
-    /// Whether `nextError` has what hosts answer in place of peers.
+    /// Whether it queues ICMP errors for `nextError`.
     let reportsErrors: Bool
     private let local: UnsafeMutablePointer<sockaddr_storage>
     private let localLength: socklen_t
@@ -22,7 +22,7 @@ final class UDPSocket {
 
     /// - Parameters:
     ///   - awaitsAddress: Whether the address may be one that the machine does not have yet.
-    ///   - reportsErrors: Whether to keep what hosts answer in place of peers.
+    ///   - reportsErrors: Whether to queue ICMP errors.
     init(
         _ address: SocketAddress, reusePort: Bool, bufferSize: Int, awaitsAddress: Bool = false,
         reportsErrors: Bool = false
@@ -123,9 +123,9 @@ final class UDPSocket {
         _ = set(SOL_SOCKET, SO_SNDBUF, Int32(clamping: bufferSize))
     }
 
-    /// Takes the next answer of a host in place of a peer: what is wrong (an errno value), and where the packet was sent; nil: there is none.
+    /// Takes the next error that a host has reported: an errno value (-1: one of this machine), and where the packet was sent; nil: there is
+    /// none.
     func nextError() -> (error: Int32, destination: SocketAddress?)? {
-        guard reportsErrors else { return nil }
         var (destination, length) = (sockaddr_storage(), socklen_t(0))
         let error = ptt_next_error(descriptor, &destination, &length)
         guard error != 0 else { return nil }

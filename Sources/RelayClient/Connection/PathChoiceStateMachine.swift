@@ -18,6 +18,8 @@ struct PathChoiceStateMachine: Sendable {
         case ready(LinkKind)
         /// A connection failed, or was lost; `isSilent`: nothing was heard.
         case ended(LinkKind, RelayLinkError, isSilent: Bool)
+        /// The host says that nobody has the relay's UDP port.
+        case refused
         /// The relay let the link in over QUIC, after `join`.
         case welcomed
         /// Whether nobody talks, and no press is under way.
@@ -180,6 +182,9 @@ struct PathChoiceStateMachine: Sendable {
         case (.racing(let race), .ready(let kind)): return ready(kind, race, at: now)
         case (.racing(let race), .ended(let kind, let error, let isSilent)):
             return ended(kind, error, isSilent: isSilent, race, at: now)
+        case (.racing(let race), .refused):
+            guard case .later = race.tls else { return [] }
+            return beginTLS(race)
         case (.racing(let race), .deadline): return raceDeadline(race, at: now)
         case (.onQUIC, .ended(.quic, let error, let isSilent)):
             state = .idle
@@ -249,24 +254,23 @@ struct PathChoiceStateMachine: Sendable {
         case (.failed(let quic), .failed(let tls)):
             state = .idle
             return [.fail(Self.both(quic, tls))]
-        case (.failed, .later):
-            race.tls = .trying
-            state = .racing(race)
-            return [.open(.tls)]
+        case (.failed, .later): return beginTLS(race)
         default:
             state = .racing(race)
             return []
         }
     }
 
+    private mutating func beginTLS(_ race: Race) -> [Action] {
+        var race = race
+        race.tls = .trying
+        state = .racing(race)
+        return [.open(.tls)]
+    }
+
     private mutating func raceDeadline(_ race: Race, at now: Instant) -> [Action] {
         guard let due = nextDeadline, due <= now else { return [] }
-        var race = race
-        if case .later = race.tls {
-            race.tls = .trying
-            state = .racing(race)
-            return [.open(.tls)]
-        }
+        if case .later = race.tls { return beginTLS(race) }
         guard case .failed(let error) = race.tls else { return [] }
         state = .idle
         isQUICSilent = true

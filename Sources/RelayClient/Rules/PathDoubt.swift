@@ -6,8 +6,8 @@ import MonotonicTime
 struct PathDoubt: Sendable {
     /// How long this end sends without an acknowledgement, or a burst of another member brings nothing.
     static let silence: Duration = .milliseconds(1_500)
-    /// The same of another member's burst, for a first question with more time for its answer. Who only listens sends nothing else that the
-    /// host of a relay that has ended could answer.
+    /// The same of another member's burst, for a first question with more time for its answer. A member that only listens sends little, and
+    /// the host of a relay that has ended says so only in answer to a packet.
     static let firstSilence: Duration = .milliseconds(300)
     /// The longest time in which another burst's packets are expected. Its talker may be silent on purpose, and later the
     /// rules of listening end it.
@@ -18,7 +18,7 @@ struct PathDoubt: Sendable {
     private var askedAt: Instant?
     private var hasAskedFirst = false
 
-    /// When `question` has to be asked; `nil` while nothing has to come.
+    /// When `takeQuestion` has to be asked; `nil` while nothing has to come.
     var nextDeadline: Instant? {
         guard let since = [unansweredSince, expectedSince].compactMap(\.self).min() else { return nil }
         let due = max(since, askedAt ?? since) + Self.silence
@@ -46,7 +46,7 @@ struct PathDoubt: Sendable {
     mutating func expectsNothing() { expectedSince = nil }
 
     /// Whether the relay is to be asked for a sign of life now: how much longer than usual it may take for that; `nil`: it is not.
-    mutating func question(at now: Instant) -> Duration? {
+    mutating func takeQuestion(at now: Instant) -> Duration? {
         guard let due = nextDeadline, due <= now else { return nil }
         if due == firstDue {
             hasAskedFirst = true

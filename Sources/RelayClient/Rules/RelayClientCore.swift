@@ -178,7 +178,7 @@ public struct RelayClientCore {
             return steer(.connectionEnded(.unreachable("the successor has a different key")), at: now)
         case .connectionEnded(let error):
             let actions = steer(.connectionEnded(error), at: now)
-            // A relay that goes sends on whoever asks it for the floor.
+            // A relay that goes leaves the request of who wants to talk to the next one.
             return error == .goesDown && !uplink.isIdle ? actions + steer(.wanted, at: now) : actions
         case .networkChanged: return steer(.networkChanged, at: now)
         case .addressesFound(let count):
@@ -241,7 +241,7 @@ public struct RelayClientCore {
     }
 
     private mutating func doubtPath(at now: Instant) -> [Action] {
-        guard hasAlternative, isReady, let patience = doubt.question(at: now) else { return [] }
+        guard hasAlternative, isReady, let patience = doubt.takeQuestion(at: now) else { return [] }
         return [.verify(patience: patience)]
     }
 

@@ -5,7 +5,7 @@ import RelayProtocol
 /// The life of a link: stopped, connecting, joining, ready, waiting to try again.
 ///
 /// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. Where the relay's name has several addresses, each has its turn
-/// before there is a wait. It has no jitter: one relay serves few enough clients, and tests are deterministic. A permanent refusal stops
+/// before there is a wait, as long as no relay is reached. It has no jitter: one relay serves few enough clients, and tests are deterministic. A permanent refusal stops
 /// the link.
 public struct RelayClientStateMachine: Sendable {
     /// What may happen to a link.
@@ -262,6 +262,17 @@ public struct RelayClientStateMachine: Sendable {
         return lost + [.close(code), .tell(.unavailable(error, retryAfter: nil))]
     }
 
+    /// Whether another address has its turn before there is a wait: nobody was reached, or the relay that was reached has gone. One that
+    /// answers, and ends the link at once, is not asked again at once.
+    private func hasNextTurn(after error: RelayLinkError, at now: Instant) -> Bool {
+        guard (failures + 1) % addresses != 0 else { return false }
+        switch error {
+        case .unreachable: return true
+        case .lost, .goesDown: return isReady && now - attemptedAt >= .milliseconds(Self.backoffMilliseconds[0])
+        default: return false
+        }
+    }
+
     private mutating func lose(
         _ error: RelayLinkError, closing code: RelayCloseCode = .none, atLeast minimum: Duration = .zero,
         at now: Instant
@@ -287,10 +298,8 @@ public struct RelayClientStateMachine: Sendable {
             }
         let failuresMaximum = longest * failuresEach
         if isFirm { failures = failuresMaximum }
-        // The other addresses have their turns first.
-        let wait =
-            isFirm || isRefused || (failures + 1) % addresses == 0
-            ? max(minimum, .milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)])) : minimum
+        let backoff = Duration.milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)])
+        let wait = hasNextTurn(after: error, at: now) ? minimum : max(minimum, backoff)
         // Beyond the longest wait, still one wait for each round of the addresses.
         failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)

@@ -225,6 +225,8 @@ struct RelayChannel: Sendable {
         guard request.requestID > member.floor.lastRequestID else {
             return shared.violates(id, "a floor request that is not newer than the last")
         }
+        // It asks the successor, when its connection is closed.
+        if isSendingOn(request) { return [] }
         let isFresh = request.keyID != member.floor.lastKeyID
         member.floor.note(request)
         member.floor.nextReminder = now + ChannelFloor.reminderInterval
@@ -350,8 +352,8 @@ struct RelayChannel: Sendable {
         return actions
     }
 
-    /// Whether who asks for the floor is to ask the successor, at once: here nobody talks any more.
-    func sendsOn(_ request: ClientMessage.FloorRequest) -> Bool {
+    /// Whether who asks for the floor is to ask the successor: here nobody talks any more, and all are about to go there.
+    private func isSendingOn(_ request: ClientMessage.FloorRequest) -> Bool {
         hasSuccessor && floor.holder == nil && request.priority != FloorRules.emergency
             && !seededFault("a-relay-that-drains-grants-the-floor")
     }

@@ -301,8 +301,6 @@ public struct RelayCore: Sendable {
         case (.member, .pushReceipt(let receipt)), (.pushOnly, .pushReceipt(let receipt)):
             return tell(.receipt(receipt, id), at: now)
         case (.member, .mediaRepair(let packet)): return repaired(packet, from: id, at: now)
-        case (.member(let number), .floorRequest(let request)) where channels[number].sendsOn(request):
-            return [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now)
         case (.member(let number), _):
             return on(number, at: now) { $0.receive(message, from: id, &$1, at: now) }
         case (.pushOnly, .burstListRequest(let request)): return shared.refuseBursts(request, .notAMember, to: id)

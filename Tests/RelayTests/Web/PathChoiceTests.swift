@@ -65,6 +65,15 @@ struct PathChoiceTests {
         #expect(handle(.ready(.quic), after: .milliseconds(100)) == [.close(.tls), .use(.quic)])
     }
 
+    @Test mutating func `a UDP port that nobody has begins TLS at once, and QUIC may still be ready first`() {
+        _ = handle(.connect(hasTLS: true))
+        #expect(handle(.refused, after: .milliseconds(3)) == [.open(.tls)])
+        #expect(handle(.refused) == [] && wait(.seconds(2)) == [])
+        #expect(handle(.ended(.tls, Self.unreachable, isSilent: true)) == [], "the relay may be restarting")
+        #expect(handle(.ready(.quic), after: .seconds(1)) == [.use(.quic)])
+        #expect(handle(.refused) == [] && choice.serving == .quic)
+    }
+
     @Test mutating func `TLS that is ready first is used, and QUIC is closed before its join`() {
         _ = handle(.connect(hasTLS: true))
         _ = wait(.milliseconds(1_500))

@@ -73,9 +73,9 @@ struct PathDoubtTests {
         #expect(doubt.nextDeadline == nil)
         doubt.sent(at: Self.start)
         doubt.sent(at: Self.start + .seconds(1))
-        #expect(doubt.question(at: Self.start + .milliseconds(1_499)) == nil)
-        #expect(doubt.question(at: Self.start + .milliseconds(1_500)) == .zero)
-        #expect(doubt.question(at: Self.start + .milliseconds(1_501)) == nil)
+        #expect(doubt.takeQuestion(at: Self.start + .milliseconds(1_499)) == nil)
+        #expect(doubt.takeQuestion(at: Self.start + .milliseconds(1_500)) == .zero)
+        #expect(doubt.takeQuestion(at: Self.start + .milliseconds(1_501)) == nil)
         #expect(doubt.isUnanswered(since: Self.start) && !doubt.isUnanswered(since: Self.start - .milliseconds(1)))
         #expect(doubt.nextDeadline == Self.start + .seconds(3))
         doubt.answered()
@@ -87,13 +87,13 @@ struct PathDoubtTests {
         doubt.expects(at: Self.start)
         doubt.expects(at: Self.start + .seconds(1))
         #expect(doubt.nextDeadline == Self.start + .milliseconds(1_300))
-        #expect(doubt.question(at: Self.start + .milliseconds(1_299)) == nil)
-        let patience = doubt.question(at: Self.start + .milliseconds(1_300))
+        #expect(doubt.takeQuestion(at: Self.start + .milliseconds(1_299)) == nil)
+        let patience = doubt.takeQuestion(at: Self.start + .milliseconds(1_300))
         #expect(patience == .milliseconds(1_200), "there is time for the answer")
         #expect(doubt.nextDeadline == Self.start + .milliseconds(2_500))
         var asked = 0
         while let due = doubt.nextDeadline, asked < 100 {
-            #expect(doubt.question(at: due) == .zero)
+            #expect(doubt.takeQuestion(at: due) == .zero)
             asked += 1
         }
         #expect(asked == 6, "its talker may be silent on purpose")

@@ -58,8 +58,9 @@ addAlone("what is heard is whole, soon after it is said", async world => {
   const channel = world.channel();
   const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.listen(channel, "Bob", { before: tap })]);
   bob.expected = /ScriptProcessor/;
-  // On a calm machine there are no gaps. One that is halted for a moment has some, but not in each of a few bursts.
+  // On a calm machine there are no gaps. One that is halted for a moment has some, but not in most of a few bursts.
   const notes = [];
+  let whole = 0;
   for (let burst = 0; burst < 5; burst++) {
     const before = world.member("Ann", channel).media.length, pressedAt = Date.now();
     const release = await ann.press(".channel .talk");
@@ -75,9 +76,10 @@ addAlone("what is heard is whole, soon after it is said", async world => {
     const said = (world.member("Ann", channel).media.length - before) * 10, length = (last - first + 1) * 1024 / 48;
     notes.push(`after ${Math.round(heard[first].at - pressedAt)} ms, ${Math.round(length)} of ${said} ms, ${gaps} gaps`);
     world.note = notes.join("; ");
-    if (heard[first].at - pressedAt < 2000 && length > said * 0.8 && length < said * 1.3 && gaps * 1024 / 48 < said * 0.2) return;
+    if (heard[first].at - pressedAt < 2000 && length > said * 0.8 && length < said * 1.3 && gaps * 1024 / 48 < said * 0.2) whole++;
+    if (burst === 0 && whole) return;
   }
-  assert.fail(world.note);
+  assert.ok(whole >= 3, world.note);
 });
 
 add("the space bar talks, repeats do not, and losing the focus lets go", async world => {

@@ -27,10 +27,10 @@
 // glibc declares these only under _GNU_SOURCE, which the importer does not set for its own Glibc module.
 int ptt_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
-// Has a UDP socket keep what other hosts answer in place of those that packets were meant for (IP_RECVERR, ip(7)), for IPv4 and for IPv6.
-// Then it reports EPOLLERR, and one call of sendmsg(2) or recvmsg(2) fails with the error and does nothing else. 0, or -1 and errno.
+// Makes a UDP socket queue ICMP errors (IP_RECVERR, ip(7)), of IPv4 and of IPv6. When one comes, the socket reports EPOLLERR, and the next
+// sendmsg(2) or recvmsg(2) fails with the error and does nothing else. 0, or -1 and errno.
 int ptt_report_errors(int fd, int family);
-// Takes the next of these reports: its errno value, and where the packet went; 0: there is none; -1: one that does not come from a host.
+// Takes the next of the queued errors: its errno value, and where the packet was sent; 0: there is none; -1: it is an error of this machine.
 int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length);
 // Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
 // were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
