@@ -154,6 +154,7 @@ extension RelayClient {
         let relay = core.relay
         if let address = SocketAddress(relay.host, port: relay.port) {
             know([address])
+            addressTurns.tries(address)
             compareWithHome([address])
             return connect(to: address)
         }

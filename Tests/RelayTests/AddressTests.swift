@@ -25,6 +25,16 @@ import Testing
         _ = turns.next(of: addresses)
         _ = turns.next(of: addresses)
         #expect(turns.next(of: [addresses[0]]) == addresses[0])
+        // A relay that goes has sent it to another one, which ends then.
+        turns.tries(addresses[1])
+        turns.succeeded()
+        #expect(turns.next(of: addresses) == addresses[1])
+        turns.succeeded()
+        turns.failed()
+        #expect(turns.next(of: addresses) == addresses[2])
+        // One of another name.
+        turns.tries(try #require(SocketAddress("192.0.2.1", port: 1)))
+        #expect(turns.next(of: addresses) == addresses[0])
     }
 
     @Test func `a name whose first address is not the relay's is joined by the second`() async throws {
