@@ -4,9 +4,9 @@ import RelayProtocol
 
 /// The life of a link: stopped, connecting, joining, ready, waiting to try again.
 ///
-/// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. Where the relay's name has several addresses, each has its turn
-/// before there is a wait, as long as no relay is reached. It has no jitter: one relay serves few enough clients, and tests are deterministic. A permanent refusal stops
-/// the link.
+/// The back-off grows from 0.25 s to 30 s and is reset once the link was ready. Where the relay's name has several addresses, each has
+/// its turn before there is a wait, as long as no relay is reached. It has no jitter: one relay serves few enough clients, and tests are
+/// deterministic. A permanent refusal stops the link.
 public struct RelayClientStateMachine: Sendable {
     /// What may happen to a link.
     public enum Event: Sendable, Equatable {
