@@ -58,8 +58,8 @@ public protocol QUICConnectionDelegate: AnyObject {
     /// A client got something to resume with; the newest replaces the older ones.
     func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState)
     /// The host to which a client sends says that nobody has the port: the process that had it has ended. The connection goes on, because this
-    /// is not authenticated: whoever knows both addresses and guesses the client's port can forge it. A host may answer only some of many
-    /// packets.
+    /// is not authenticated: whoever sees its packets can forge it. A host may answer only some of many packets, and one that quotes too little
+    /// of them is not believed.
     func connectionWasRefused(_ connection: QUICConnection)
     /// The connection is over; the last call about it.
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason)

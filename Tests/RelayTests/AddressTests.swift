@@ -2,12 +2,12 @@
 import Cryptography
 import Glibc
 import MonotonicTime
-import QUIC
 import Reactor
 import RelayProtocol
 import Synchronization
 import Testing
 
+@testable import QUIC
 @testable import RelayClient
 @testable import RelayServer
 
@@ -101,15 +101,21 @@ import Testing
         let places = [SocketAddress.loopback(port: port), .loopback(port: 1)]
         let client = try await TestClient("Alice", name) { _, _ in places }
         try await client.untilReady()
-        let own = try #require(await client.client.localPort)
+        let (own, id) = try #require(await client.client.packetHead)
         let count = client.recorder.events.count
-        var questions = 0
-        for _ in 0..<40 {
-            try sendPortUnreachable(from: own, to: port)
-            try await Task.sleep(for: .milliseconds(25))
-            if await client.client.probe != nil { questions += 1 }
+        var questions: [Int] = []
+        // From one who guesses, from one who knows what packets look like, and from one who sees them.
+        let packets: [[UInt8]] = [[], [0x40] + [UInt8](repeating: 7, count: id.count), [0x40] + id]
+        for packet in packets {
+            questions.append(0)
+            for _ in 0..<20 {
+                try sendPortUnreachable(about: packet, from: own, to: port)
+                try await Task.sleep(for: .milliseconds(25))
+                if await client.client.probe != nil { questions[questions.count - 1] += 1 }
+            }
         }
-        #expect(questions > 0, "it has looked whether that is true")
+        #expect(questions[0] == 0 && questions[1] == 0)
+        #expect(questions[2] > 0, "it has looked whether that is true")
         try await Task.sleep(for: LivenessProbe.timeout * 2)
         #expect(client.recorder.events.count == count)
         await client.client.leave()
@@ -117,15 +123,18 @@ import Testing
     }
 
     /// To this machine: a packet between two ports of its own came to a port that nobody has (RFC 792).
-    private func sendPortUnreachable(from source: UInt16, to destination: UInt16) throws {
+    private func sendPortUnreachable(about quoted: [UInt8], from source: UInt16, to destination: UInt16) throws {
         let descriptor = socket(AF_INET, Int32(SOCK_RAW.rawValue), Int32(IPPROTO_ICMP))
         try #require(descriptor >= 0)
         defer { close(descriptor) }
         let loopback: [UInt8] = [127, 0, 0, 1]
         func bytes(_ number: UInt16) -> [UInt8] { [UInt8(number >> 8), UInt8(number & 0xFF)] }
         var packet: [UInt8] = [3, 3, 0, 0, 0, 0, 0, 0]
-        packet += [0x45, 0, 0, 28, 0, 1, 0, 0, 64, UInt8(IPPROTO_UDP), 0, 0] + loopback + loopback
-        packet += bytes(source) + bytes(destination) + [0, 8, 0, 0]
+        packet +=
+            [0x45, 0] + bytes(UInt16(28 + quoted.count)) + [0, 1, 0, 0, 64, UInt8(IPPROTO_UDP), 0, 0] + loopback
+            + loopback
+        packet += bytes(source) + bytes(destination) + bytes(UInt16(8 + quoted.count)) + [0, 0] + quoted
+        if packet.count % 2 != 0 { packet.append(0) }
         var sum = stride(from: 0, to: packet.count, by: 2).reduce(0) { $0 + Int(packet[$1]) << 8 + Int(packet[$1 + 1]) }
         while sum > 0xFFFF { sum = sum & 0xFFFF + sum >> 16 }
         packet.replaceSubrange(2..<4, with: bytes(~UInt16(sum)))
@@ -161,8 +170,13 @@ import Testing
 }
 
 extension RelayClient {
-    /// The port that packets to the relay leave from.
-    fileprivate var localPort: UInt16? { (transport as? QUICTransport)?.connection.endpoint.localAddress.port }
+    /// The port that packets to the relay leave from, and the id that they have.
+    fileprivate var packetHead: (port: UInt16, id: [UInt8])? {
+        guard let connection = (transport as? QUICTransport)?.connection, let id = connection.destinationID else {
+            return nil
+        }
+        return (connection.endpoint.localAddress.port, id)
+    }
 }
 
 /// A QUIC server that speaks something else.

@@ -24,11 +24,15 @@ int ptt_report_errors(int fd, int family) {
     return setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
 }
 
-int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length) {
+int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length, void *packet, size_t *count) {
     _Alignas(struct cmsghdr) char control[512];
+    struct iovec part_of_packet = {.iov_base = packet, .iov_len = *count};
     struct msghdr message = {
-        .msg_name = destination, .msg_namelen = sizeof *destination, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return 0;
+        .msg_name = destination, .msg_namelen = sizeof *destination, .msg_iov = &part_of_packet, .msg_iovlen = 1,
+        .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t quoted = recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+    if (quoted < 0) return 0;
+    *count = (size_t)quoted;
     *length = message.msg_namelen;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part)) {
         if (!(part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_RECVERR)

@@ -193,6 +193,19 @@ public final class QUICConnection: @unchecked Sendable {
         source.set(localEnd, on: socket)
     }
 
+    /// The id by which this end sends now; nil: none.
+    var destinationID: [UInt8]? {
+        guard let conn, let id = ngtcp2_conn_get_dcid(conn), id.pointee.datalen > 0 else { return nil }
+        return withUnsafeBytes(of: id.pointee.data) { Array($0.prefix(id.pointee.datalen)) }
+    }
+
+    /// Whether a packet that begins so is one of this connection's: it has the peer's id, which nobody knows who does not see packets.
+    func sends(_ packet: [UInt8]) -> Bool {
+        guard let first = packet.first, let id = destinationID else { return false }
+        // A long header has the version and the id's length before the id (RFC 9000, 17.2 and 17.3.1).
+        return packet.dropFirst(first & 0x80 == 0 ? 1 : 6).starts(with: id)
+    }
+
     func checkLoop() { endpoint.loop.checkIsolated() }
 
     // MARK: What the owner does

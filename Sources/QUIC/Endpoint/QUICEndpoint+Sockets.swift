@@ -32,9 +32,10 @@ extension QUICEndpoint {
     /// Tells connections whose host says that nobody has the port (RFC 1122, 4.1.3.1). Other errors may be temporary.
     private func readErrors(of socket: UDPSocket) {
         for _ in 0..<Self.errorsPerTurn {
-            guard let (error, destination) = socket.nextError() else { return }
-            guard error == ECONNREFUSED, let destination else { continue }
-            for connection in connections.values where connection.remoteAddress == destination {
+            guard let error = socket.nextError() else { return }
+            guard error.code == ECONNREFUSED, let destination = error.destination else { continue }
+            for connection in connections.values
+            where connection.remoteAddress == destination && connection.sends(error.packet) {
                 connection.post(.refused)
             }
         }

@@ -123,14 +123,30 @@ final class UDPSocket {
         _ = set(SOL_SOCKET, SO_SNDBUF, Int32(clamping: bufferSize))
     }
 
-    /// Takes the next error that a host has reported: an errno value (-1: one of this machine), and where the packet was sent; nil: there is
-    /// none.
-    func nextError() -> (error: Int32, destination: SocketAddress?)? {
-        var (destination, length) = (sockaddr_storage(), socklen_t(0))
-        let error = ptt_next_error(descriptor, &destination, &length)
-        guard error != 0 else { return nil }
-        return (error, withUnsafePointer(to: &destination) { SocketAddress($0, length: Int(length)) })
+    /// An error that a host has reported.
+    struct ReportedError {
+        /// An errno value; -1: it is one of this machine.
+        let code: Int32
+        /// Where the packet was sent.
+        let destination: SocketAddress?
+        /// Its beginning, as far as the host quotes it.
+        let packet: [UInt8]
     }
+
+    /// Takes the next error; nil: there is none.
+    func nextError() -> ReportedError? {
+        var (destination, length) = (sockaddr_storage(), socklen_t(0))
+        var packet = [UInt8](repeating: 0, count: Self.quotedBytesMaximum)
+        var count = packet.count
+        let code = ptt_next_error(descriptor, &destination, &length, &packet, &count)
+        guard code != 0 else { return nil }
+        return ReportedError(
+            code: code, destination: withUnsafePointer(to: &destination) { SocketAddress($0, length: Int(length)) },
+            packet: Array(packet.prefix(count)))
+    }
+
+    /// A QUIC header with the longest connection id that comes first in it.
+    private static let quotedBytesMaximum = 6 + ConnectionID.maximumLength
 
     /// The path from `local`, or when that is nil this socket's own address, to `remote`, for one call of the library.
     func withPath<T>(from local: NetworkEnd? = nil, to remote: NetworkEnd, _ body: (UnsafePointer<ngtcp2_path>) -> T)

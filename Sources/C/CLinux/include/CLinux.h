@@ -30,8 +30,9 @@ int ptt_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags);
 // Makes a UDP socket queue ICMP errors (IP_RECVERR, ip(7)), of IPv4 and of IPv6. When one comes, the socket reports EPOLLERR, and the next
 // sendmsg(2) or recvmsg(2) fails with the error and does nothing else. 0, or -1 and errno.
 int ptt_report_errors(int fd, int family);
-// Takes the next of the queued errors: its errno value, and where the packet was sent; 0: there is none; -1: it is an error of this machine.
-int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length);
+// Takes the next of the queued errors: its errno value, where the packet was sent, and its beginning: as much as the host quotes, and at
+// most `*count` bytes. 0: there is none; -1: it is an error of this machine.
+int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length, void *packet, size_t *count);
 // Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
 // were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
 // first two are 1. Others, and those that name none of the `count`, go to number `otherwise` or, with UINT_MAX, by the hash of their
