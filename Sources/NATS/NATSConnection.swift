@@ -1,5 +1,6 @@
 // A connection to NATS servers with JetStream, by libnats.
 import CNats
+import Synchronization
 
 /// How to connect.
 public struct NATSOptions: Equatable, Sendable {
@@ -71,6 +72,8 @@ public final class NATSConnection: Sendable {
     }
 
     private let handle: Handle
+    /// How many messages in a row had no answer, by their stream.
+    private let unanswered = Mutex<[String: Int]>([:])
 
     /// Connects.
     ///
@@ -174,12 +177,40 @@ public final class NATSConnection: Sendable {
             case .ofStream(let sequence): (sequence, false)
             case .ofSubject(let sequence): (sequence, true)
             }
-        try call { failure in
-            ptt_nats_publish(
-                handle.pointer, stream, subject, bytes, Int32(clamping: bytes.count), expected, isOfSubject,
-                wait.wholeMilliseconds, &sequence, &failure)
+        do throws(NATSError) {
+            try call { failure in
+                ptt_nats_publish(
+                    handle.pointer, stream, subject, bytes, Int32(clamping: bytes.count), expected, isOfSubject,
+                    wait.wholeMilliseconds, &sequence, &failure)
+            }
+        } catch {
+            note(isAnswered: error.kind != .noAnswer, by: stream)
+            throw error
         }
+        note(isAnswered: true, by: stream)
         return sequence
+    }
+
+    /// How many messages in a row may have no answer until another server is to lead the stream.
+    private static let unansweredMaximum = 2
+    private static let stepDownWait: Duration = .milliseconds(500)
+
+    /// A server of NATS 2.9.10 that leads a stream again, and had refused messages when it led it before, drops as many messages as others have
+    /// stored meanwhile, without an answer (`NATSTests`; 2.10.27 does not). Another one takes them.
+    private func note(isAnswered: Bool, by stream: String) {
+        let isStuck = unanswered.withLock { unanswered in
+            unanswered[stream] = isAnswered ? nil : (unanswered[stream] ?? 0) + 1
+            return unanswered[stream].map { $0 % Self.unansweredMaximum == 0 } ?? false
+        }
+        if isStuck { stepDown(stream, wait: Self.stepDownWait) }
+    }
+
+    /// Asks the server that leads a stream to let another one lead; where there is none, it stays.
+    ///
+    /// - Returns: Whether it has answered.
+    @discardableResult
+    func stepDown(_ stream: String, wait: Duration) -> Bool {
+        ptt_nats_step_down(handle.pointer, stream, wait.wholeMilliseconds)
     }
 
     /// The message of that sequence number; nil: there is none, or not yet.

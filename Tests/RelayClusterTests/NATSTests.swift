@@ -1,9 +1,10 @@
 // JetStream's streams, with a real nats-server.
 import FoundationEssentials
 import Glibc
-import NATS
 import TestSupport
 import Testing
+
+@testable import NATS
 
 @Suite(.timeLimit(.minutes(2)), .serialized) struct NATSTests {
     private let log = NATSStream(
@@ -169,6 +170,79 @@ import Testing
         try Data("-----BEGIN NATS USER JWT-----\n".utf8).write(to: URL(filePath: file))
         #expect(throws: NATSError.self) { _ = try NATSConnection(options) }
         #expect(kind { _ = try NATSConnection(server.options) } == .refused)
+    }
+
+    /// Three servers that keep streams together.
+    private func cluster() throws -> [NATSServer] {
+        let ports = try (0..<3).map { _ in try Self.freePort() }
+        let routes = ports.map { "nats://127.0.0.1:\($0)" }.joined(separator: ", ")
+        return try ports.enumerated().map { number, port in
+            try NATSServer(
+                configuration: """
+                    server_name: n\(number)
+                    cluster { name: test, listen: "127.0.0.1:\(port)", routes: [\(routes)] }
+                    """)
+        }
+    }
+
+    private static func freePort() throws -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, length) == 0 ? getsockname(descriptor, $0, &length) : -1
+            }
+        }
+        try #require(status == 0)
+        return UInt16(bigEndian: address.sin_port)
+    }
+
+    private func until<T>(_ what: Comment, _ body: () throws -> T) throws -> T {
+        for _ in 0..<150 {
+            if let value = try? body() { return value }
+            usleep(100_000)
+        }
+        Issue.record(what)
+        return try body()
+    }
+
+    /// With NATS 2.9.10 a server that leads again drops messages: as many as were stored since it led before.
+    @Test func `a stream whose leader drops messages gets another leader`() throws {
+        let servers = try cluster()
+        var options = servers[0].options
+        options.servers = servers.map(\.url)
+        let connection = try NATSConnection(options)
+        var replicated = log
+        replicated.replicas = 3
+        try until("the stream is made") { try connection.add(replicated, wait: .seconds(1)) }
+        for _ in 0..<60 {
+            let error = kind {
+                _ = try connection.publish([0], to: "test.log", of: "LOG", after: .last(999), wait: .seconds(1))
+            }
+            #expect(error == .otherLast)
+        }
+        var (last, dropped): (UInt64, Int) = (0, 0)
+        for _ in 0..<12 where dropped == 0 {
+            connection.stepDown("LOG", wait: .seconds(1))
+            for _ in 0..<8 {
+                last = try until("a message is taken") {
+                    do {
+                        return try connection.publish(
+                            [1], to: "test.log", of: "LOG", after: .last(last), wait: .milliseconds(300))
+                    } catch let error as NATSError {
+                        if error.kind == .noAnswer { dropped += 1 }
+                        if error.kind == .otherLast { last = try connection.state(of: "LOG", wait: .seconds(1)).last }
+                        throw error
+                    }
+                }
+            }
+        }
+        print("messages that were dropped: \(dropped)")
+        #expect(dropped <= 3, "otherwise eight or more are")
     }
 
     @Test func `a server that stands still is noticed in time`() throws {

@@ -17,7 +17,7 @@ static const char library_name[] = PTT_LIBRARY(NATS_VERSION_MAJOR, NATS_VERSION_
     F(natsOptions_SetUserCredentialsFromFiles) F(natsOptions_LoadCATrustedCertificates) F(natsOptions_SetSecure) \
     F(natsOptions_SetMaxReconnect) F(natsOptions_SetReconnectWait) F(natsOptions_SetReconnectBufSize) F(natsOptions_SetPingInterval) \
     F(natsOptions_SetMaxPingsOut) F(natsOptions_SetErrorHandler) F(natsConnection_Connect) F(natsConnection_Destroy) \
-    F(natsConnection_GetMaxPayload) F(natsConnection_JetStream) F(jsCtx_Destroy) F(jsOptions_Init) F(jsPubOptions_Init) \
+    F(natsConnection_RequestString) F(natsConnection_GetMaxPayload) F(natsConnection_JetStream) F(jsCtx_Destroy) F(jsOptions_Init) F(jsPubOptions_Init) \
     F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_PurgeStream) F(js_Publish) F(jsPubAck_Destroy) \
     F(js_GetMsg) F(js_GetLastMsg) F(natsMsg_Destroy) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_GetSequence) F(natsStatus_GetText) \
     F(nats_GetLastError)
@@ -104,6 +104,16 @@ void ptt_nats_close(struct ptt_nats *connection) {
 
 int64_t ptt_nats_payload_maximum(struct ptt_nats *connection) {
     return nats.natsConnection_GetMaxPayload(connection->connection);
+}
+
+bool ptt_nats_step_down(struct ptt_nats *connection, const char *stream, int64_t wait) {
+    char subject[512];
+    int length = snprintf(subject, sizeof subject, "$JS.API.STREAM.LEADER.STEPDOWN.%s", stream);
+    if (length < 0 || (size_t)length >= sizeof subject) return false;
+    natsMsg *answer = NULL;
+    natsStatus status = nats.natsConnection_RequestString(&answer, connection->connection, subject, "", wait);
+    nats.natsMsg_Destroy(answer);
+    return status == NATS_OK;
 }
 
 bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stream *stream, int64_t wait, struct ptt_nats_failure *failure) {

@@ -64,6 +64,9 @@ void ptt_nats_close(struct ptt_nats *connection);
 /// Bytes of the longest message that the servers take.
 int64_t ptt_nats_payload_maximum(struct ptt_nats *connection);
 
+// Asks the server that leads the stream to let another one lead; whether it answers within `wait` ms.
+bool ptt_nats_step_down(struct ptt_nats *connection, const char *stream, int64_t wait);
+
 /// Makes a stream. All calls below return false and fill `failure` when they have failed.
 bool ptt_nats_add_stream(struct ptt_nats *connection, const struct ptt_nats_stream *stream, int64_t wait, struct ptt_nats_failure *failure);
 bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int64_t wait, struct ptt_nats_stream_state *state, struct ptt_nats_failure *failure);
