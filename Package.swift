@@ -285,7 +285,7 @@ let package = Package(
             ["BusTestSupport", "DBus", "PushToTalkCore", "MonotonicTime", "Reactor", log]),
         tests(
             "Calls", named: "Calls", ["BusTestSupport", "DBus", "MonotonicTime", "Reactor", log], exclude: ["modem.py"]),
-        tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "CLinux", log]),
+        tests("RealTimeKit", named: "RealTimeKit", ["BusTestSupport", "DBus", "Reactor", "CLinux", log]),
         tests(
             "Nearby", named: "Nearby",
             ["BusTestSupport", "DBus", "RelayProtocol", "Cryptography", "MonotonicTime", "Reactor", log]),
@@ -391,7 +391,8 @@ let package = Package(
             dependencies: [
                 "Accessories", "LinuxInput", "BlueZ", "Bridge", "ChannelService", "Audio", "Files", "PushToTalkCore",
                 "Recordings", "RelayClient",
-                "RelayServer", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "Vocabulary", "MonotonicTime",
+                "RelayServer", "RelayCluster", "RelayProtocol", "Nearby", "QUIC", "Cryptography", "Vocabulary",
+                "MonotonicTime",
                 "TestSupport", log,
             ], path: "Tests/Fleet/Simulator", swiftSettings: swiftSettings),
         .executableTarget(
@@ -422,7 +423,8 @@ let package = Package(
             ]),
 
         // What the tests of several modules, the demonstration and the benchmark use.
-        .target(name: "TestSupport", path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
+        .target(
+            name: "TestSupport", dependencies: [log], path: "Tests/Support/TestSupport", swiftSettings: swiftSettings),
         // Servers and proxies on loopback, for links over TLS.
         .target(
             name: "WebTestSupport", dependencies: ["Cryptography"] + webSocket, path: "Tests/Support/WebTestSupport",

@@ -1,9 +1,9 @@
-// Real-time priority for threads of a process that may not give it itself, from rtkit-daemon (org.freedesktop.RealtimeKit1).
+// Priority for threads of a process that may not give it itself, from rtkit-daemon (org.freedesktop.RealtimeKit1).
 import CLinux
 import DBus
 import Glibc
 
-/// Why a thread was given no real-time priority.
+/// Why a thread was given no priority.
 public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertible {
     /// Nobody on the bus gives out priorities.
     case notThere
@@ -20,11 +20,11 @@ public enum RealTimeKitError: Error, Equatable, Sendable, CustomStringConvertibl
     public var description: String {
         switch self {
         case .notThere:
-            "rtkit is not running; install it (package rtkit), or allow real-time priority by LimitRTPRIO= (systemd) or limits.d(5)"
+            "rtkit is not running; install it (package rtkit), or allow priorities by LimitRTPRIO= and LimitNICE= (systemd) or limits.d(5)"
         case .notConnected: "not connected to the system bus, where rtkit is"
         case .priorityTooHigh(let wanted, let most): "rtkit gives real-time priorities up to \(most), not \(wanted)"
         case .limit(let code): "cannot set RLIMIT_RTTIME: \(String(cString: strerror(code)))"
-        case .refused(let reason): "rtkit refused real-time priority: \(reason)"
+        case .refused(let reason): "rtkit refused the priority: \(reason)"
         }
     }
 }
@@ -62,6 +62,20 @@ public struct RealTimeKit: Sendable {
             try await bus.call(
                 destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadRealtimeWithPID",
                 arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .uint32(UInt32(priority))])
+        } catch { throw Self.problem(error) }
+    }
+
+    /// Gives a thread of this process a niceness below 0.
+    ///
+    /// - Parameters:
+    ///   - thread: Its id by gettid(2).
+    ///   - niceness: -20…-1; rtkit gives down to -15, unless it is told otherwise.
+    public func makeHighPriority(thread: Int32, niceness: Int32) async throws(RealTimeKitError) {
+        guard thread > 0, niceness < 0 else { throw .refused("thread \(thread) with niceness \(niceness) is none") }
+        do throws(DBusError) {
+            try await bus.call(
+                destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadHighPriorityWithPID",
+                arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .int32(niceness)])
         } catch { throw Self.problem(error) }
     }
 

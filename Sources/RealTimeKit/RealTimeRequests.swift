@@ -1,15 +1,27 @@
-// Which threads wait for real-time priority: asked for as soon as the bus is there.
+// Which threads wait for a priority: asked for as soon as the bus is there.
+import CLinux
 import Logging
 import Synchronization
 
-/// Asks rtkit for the threads that were started without real-time priority. What is refused is said once and left so: the thread
+/// The priority of a thread.
+public enum ThreadPriority: Equatable, Sendable {
+    /// SCHED_RR with that priority, 1…99.
+    case realTime(Int32)
+    /// An ordinary thread with that niceness, -20…-1.
+    case high(niceness: Int32)
+}
+
+/// Asks rtkit for the threads that could not take their priority themselves. What is refused is said once and left so: the thread
 /// then runs as an ordinary one.
 public final class RealTimeRequests: Sendable {
-    /// Threads that may wait; a daemon has two. Later ones are not asked for.
+    /// Threads that may wait; a daemon has three. Later ones are not asked for.
     static let waitingMax = 16
 
+    /// That of threads that everybody waits for, as sound servers have it by default (nice-level in pulse-daemon.conf(5)).
+    static let highNiceness: Int32 = -11
+
     private struct State {
-        var waiting: [(thread: Int32, priority: Int32)] = []
+        var waiting: [(thread: Int32, priority: ThreadPriority)] = []
         var isAsking = false
         var watchesBus = false
     }
@@ -27,8 +39,15 @@ public final class RealTimeRequests: Sendable {
     /// Threads that have neither got their priority nor been refused.
     public var waiting: Int { state.withLock { $0.waiting.count } }
 
+    /// The calling thread runs before ordinary ones from now on: at once where the process may give that, or as soon as rtkit does.
+    public func raiseThisThread() {
+        let thread = ptt_thread_id()
+        guard ptt_raise_priority(thread, Self.highNiceness) != 0 else { return }
+        add(thread: thread, priority: .high(niceness: Self.highNiceness))
+    }
+
     /// A thread wants `priority`. From any thread, before the bus is there, too.
-    public func add(thread: Int32, priority: Int32) {
+    public func add(thread: Int32, priority: ThreadPriority) {
         let isTaken = state.withLock { state in
             guard state.waiting.count < Self.waitingMax else { return false }
             state.waiting.append((thread, priority))
@@ -49,15 +68,17 @@ public final class RealTimeRequests: Sendable {
         defer { state.withLock { $0.isAsking = false } }
         while let next = state.withLock({ $0.waiting.first }) {
             do throws(RealTimeKitError) {
-                try await kit.makeRealTime(thread: next.thread, priority: next.priority)
-                logger.debug("real-time priority by rtkit", metadata: ["thread": "\(next.thread)"])
+                switch next.priority {
+                case .realTime(let priority): try await kit.makeRealTime(thread: next.thread, priority: priority)
+                case .high(let niceness): try await kit.makeHighPriority(thread: next.thread, niceness: niceness)
+                }
+                logger.debug(
+                    "priority by rtkit", metadata: ["thread": "\(next.thread)", "priority": "\(next.priority)"])
             } catch .notConnected {
                 await askWhenBusIsThere()
                 return
             } catch {
-                logger.info(
-                    "audio runs without real-time priority; sound may stutter on a busy machine",
-                    metadata: ["why": "\(error)"])
+                logger.info("\(next.priority.consequence)", metadata: ["why": "\(error)"])
             }
             state.withLock { $0.waiting.removeAll { $0.thread == next.thread } }
         }
@@ -72,6 +93,16 @@ public final class RealTimeRequests: Sendable {
         await kit.whenBusIsThere { [weak self] in
             guard let self else { return }
             Task { await self.ask() }
+        }
+    }
+}
+
+extension ThreadPriority {
+    /// What it means that a thread has to do without it.
+    fileprivate var consequence: String {
+        switch self {
+        case .realTime: "audio runs without real-time priority; sound may stutter on a busy machine"
+        case .high: "buttons and packets are handled with ordinary priority; they may be late on a busy machine"
         }
     }
 }

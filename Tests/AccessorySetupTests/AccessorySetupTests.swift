@@ -30,6 +30,9 @@ final class StateDirectory: Sendable {
 
 /// A daemon's accessories: the service and setting up, with what a file keeps.
 private struct Daemon {
+    /// Files are written on a loop of their own, as in life: a busy disk takes its time.
+    private static let disk = Result { try EventLoop(name: "disk", mayWait: true) }
+
     let service: AccessoryService
     let setup: AccessorySetup
     let events = Recorder<AccessoryEvent>()
@@ -52,7 +55,8 @@ private struct Daemon {
             forwarder.forward(event)
         }
         let setup = AccessorySetup(
-            service: service, restored: restored, store: store, disk: disk ?? fixture.loop, logger: fixture.logger
+            service: service, restored: restored, store: store, disk: try disk ?? Self.disk.get(),
+            logger: fixture.logger
         ) {
             told.record($0)
         }

@@ -1,4 +1,4 @@
-// The real rtkit-daemon on a private bus: a thread gets its priority, and one that computes for too long loses it and nothing else.
+// The real rtkit-daemon on a private bus: threads get their priority, and one that computes for too long loses it and nothing else.
 import BusTestSupport
 import CLinux
 import DBus
@@ -16,7 +16,9 @@ import Testing
     .enabled(if: isPossible, "needs root, rtkit, and a kernel that lets root's threads be real-time ones"))
 struct RealDaemonTests {
     /// The daemon on a bus where polkit says `isAllowed` to everything.
-    private func withDaemon(isAllowed: Bool, _ body: (RealTimeKit) async throws -> Void) async throws {
+    private func withDaemon(
+        isAllowed: Bool, asked action: String = "acquire-real-time", _ body: (RealTimeKit) async throws -> Void
+    ) async throws {
         try await withBus { fixture in
             let polkit = try await fixture.connect()
             let answer = DBusValue.structure([
@@ -54,7 +56,7 @@ struct RealDaemonTests {
             try #require(
                 try await eventually { try await bus.owner(of: RealTimeKit.name) != nil }, "\(daemon.errors)")
             try await body(RealTimeKit(on: bus))
-            #expect(asked.withLock { $0 } == [.string("org.freedesktop.RealtimeKit1.acquire-real-time")])
+            #expect(asked.withLock { $0 } == [.string("org.freedesktop.RealtimeKit1.\(action)")])
             await bus.close()
             await polkit.close()
             // SIGTERM it does not hear while it waits for the bus.
@@ -74,6 +76,16 @@ struct RealDaemonTests {
         // Without the signal's handler the kernel would end this process here.
         thread.compute()
         #expect(try await eventually(.seconds(30)) { thread.policy == SCHED_OTHER })
+    }
+
+    @Test func `a thread gets its niceness`() async throws {
+        let thread = Sleeper()
+        defer { thread.end() }
+        #expect(thread.niceness == 0)
+        try await withDaemon(isAllowed: true, asked: "acquire-high-priority") { kit in
+            try await kit.makeHighPriority(thread: thread.identifier, niceness: -11)
+        }
+        #expect(thread.niceness == -11 && thread.policy == SCHED_OTHER)
     }
 
     @Test func `what polkit refuses is told and the thread stays ordinary`() async throws {
@@ -141,6 +153,8 @@ private final class Sleeper: Sendable {
         var parameter = sched_param()
         return sched_getparam(identifier, &parameter) == 0 ? parameter.sched_priority : -1
     }
+
+    var niceness: Int32 { getpriority(__priority_which_t(PRIO_PROCESS.rawValue), id_t(identifier)) }
 
     func compute() { shared.computes.store(true, ordering: .releasing) }
 

@@ -1,7 +1,6 @@
 // The recorder between speech and a disk that takes its time.
 
 import Glibc
-import Logging
 import MonotonicTime
 import Reactor
 import Synchronization
@@ -13,7 +12,7 @@ import Vocabulary
 
 @Suite struct RecorderTests {
     private let label = RecordingLabel(talker: "Ann", channel: "Team", secondsSince1970: 1_795_278_378)
-    private let lines = LogLines()
+    private let log = KeptLog()
 
     /// A disk that does nothing until it is let go.
     private final class Gate: Sendable {
@@ -36,7 +35,7 @@ import Vocabulary
         let loop = try EventLoop(name: "test")
         let recorder = try Recorder(
             RecordingSettings(folder: folder.path + "/deep/kept", age: .seconds(36_500 * 86_400)), loop: loop,
-            logger: Logger(label: "test") { _ in lines })
+            logger: log.logger)
         await recorder.began(.other, label)
         await recorder.began(.own, RecordingLabel(talker: "Me", channel: "Team", secondsSince1970: 1_795_278_379))
         for packet in packets(30) {
@@ -50,7 +49,7 @@ import Vocabulary
             folder.names("deep/kept").sorted() == ["20261121T162618Z-Ann.opus", "20261121T162619Z-Me.opus"])
         await recorder.began(.other, label)
         await recorder.close()
-        #expect(lines.warnings == 0)
+        #expect(log.warnings == 0)
         loop.stop()
     }
 
@@ -59,7 +58,7 @@ import Vocabulary
         let loop = try EventLoop(name: "test")
         let recorder = try Recorder(
             RecordingSettings(folder: folder.path + "/kept", age: .seconds(36_500 * 86_400)), loop: loop,
-            logger: Logger(label: "test") { _ in lines })
+            logger: log.logger)
         let names = ["Ann", "Bob", "Cleo", "Dan"]
         for (number, name) in names.enumerated() {
             await recorder.began(
@@ -78,7 +77,7 @@ import Vocabulary
         await recorder.close()
         #expect(
             folder.names("kept").sorted() == (names + ["Me"]).map { "20261121T162618Z-\($0).opus" })
-        #expect(lines.warnings == 0)
+        #expect(log.warnings == 0)
         loop.stop()
     }
 
@@ -90,16 +89,16 @@ import Vocabulary
         disk.execute { gate.wait() }
         let recorder = Recorder(
             RecordingSettings(folder: folder.path + "/kept"), disk: disk, loop: loop,
-            logger: Logger(label: "test") { _ in lines })
+            logger: log.logger)
         for _ in 0..<3 {
             await recorder.began(.other, label)
             for packet in packets(2_000) { await recorder.packet(.other, packet) }
             await recorder.ended(.other)
         }
         #expect(await recorder.dropped == 3 * 2_002 - RecordingQueue.eventsMax)
-        #expect(lines.warnings == 1)
+        #expect(log.warnings == 1)
         await recorder.close()
-        #expect(lines.warnings == 2, "the end does not wait for ever")
+        #expect(log.warnings == 2, "the end does not wait for ever")
         gate.open()
         disk.stop()
         // The first whole, of the second what found a place.

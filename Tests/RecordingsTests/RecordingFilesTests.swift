@@ -166,23 +166,23 @@ import Vocabulary
     }
 
     @Test func `a folder that cannot be made is told once and disturbs nobody`() throws {
-        let lines = LogLines()
+        let log = KeptLog()
         let writer = RecordingWriter(
-            RecordingSettings(folder: "/dev/full/kept"), logger: Logger(label: "test") { _ in lines })
+            RecordingSettings(folder: "/dev/full/kept"), logger: log.logger)
         writer.start()
         for number in 1...5 as ClosedRange<UInt64> {
             writer.handle(.began(burst: number, label))
             for packet in try speech(3) { writer.handle(.packet(burst: number, packet)) }
             writer.handle(.ended(burst: number))
         }
-        #expect(lines.warnings == 1)
+        #expect(log.warnings == 1)
     }
 
     /// The disk is full in the middle of a file: half a recording is none, the next one is whole, and both changes are told once.
     @Test func `a disk that fills up within a burst leaves no half of it`() throws {
         let folder = try TemporaryFolder()
-        let lines = LogLines()
-        let writer = RecordingWriter(settings(folder), logger: Logger(label: "test") { _ in lines })
+        let log = KeptLog()
+        let writer = RecordingWriter(settings(folder), logger: log.logger)
         writer.start()
         func burst(_ number: UInt64) throws {
             writer.handle(.began(burst: number, label, isInOrder: true))
@@ -199,9 +199,9 @@ import Vocabulary
         }
         #expect(run("prlimit", "--pid", "\(getpid())", "--fsize=unlimited:").status == 0)
         try attempts.get()
-        #expect(folder.names("kept") == [] && writer.recordings == 0 && lines.warnings == 1, "\(folder.names("kept"))")
+        #expect(folder.names("kept") == [] && writer.recordings == 0 && log.warnings == 1, "\(folder.names("kept"))")
         try burst(3)
-        #expect(folder.names("kept").count == 1 && writer.recordings == 1 && lines.warnings == 1)
+        #expect(folder.names("kept").count == 1 && writer.recordings == 1 && log.warnings == 1)
     }
 
     @Test func `a clock ten years ahead at a start deletes nothing`() throws {

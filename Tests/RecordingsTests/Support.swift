@@ -2,24 +2,13 @@
 
 import COpus
 import Glibc
-import Logging
-import Synchronization
+import TestSupport
 import Testing
 
 @testable import Recordings
 
-/// A folder that goes with the test.
-final class TemporaryFolder {
-    let path: String
-
-    init() throws {
-        var template = Array("/tmp/pttd-recordings-XXXXXX".utf8CString)
-        let made = try #require(mkdtemp(&template))
-        path = String(cString: made)
-    }
-
-    deinit { _ = run("rm", "-rf", path) }
-
+extension TemporaryFolder {
+    /// The recordings in a folder of it.
     func names(_ folder: String) -> [String] {
         guard let directory = opendir(path + "/" + folder) else { return [] }
         defer { closedir(directory) }
@@ -91,28 +80,5 @@ final class TestEncoder {
         var packet = [UInt8](repeating: 0, count: 1_275)
         let count = opus_encode(encoder, sound, Int32(samples), &packet, 1_275)
         return Array(packet[..<Int(max(0, count))])
-    }
-}
-
-/// Counts warnings.
-final class LogLines: LogHandler, Sendable {
-    private let count = Mutex(0)
-    var warnings: Int { count.withLock { $0 } }
-
-    subscript(metadataKey _: String) -> Logger.Metadata.Value? {
-        get { nil }
-        set {}
-    }
-    var metadata: Logger.Metadata {
-        get { [:] }
-        set {}
-    }
-    var logLevel: Logger.Level {
-        get { .trace }
-        set {}
-    }
-
-    func log(event: LogEvent) {
-        if event.level >= .warning { count.withLock { $0 += 1 } }
     }
 }

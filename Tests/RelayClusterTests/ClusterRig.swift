@@ -1,6 +1,5 @@
 // A cluster under test: real records, and a nats-server of its own.
 import Cryptography
-import Logging
 import NATS
 import RelayProtocol
 import RelayStore
@@ -37,27 +36,14 @@ struct ClusterRig {
     }
 
     /// What a node has said and done.
-    final class Record: LogHandler, Sendable {
-        let kept = Mutex<(lines: [String], ends: [ClusterStateMachine.End], serves: Bool)>(([], [], false))
-        var lines: [String] { kept.withLock { $0.lines } }
+    final class Record: Sendable {
+        let log = KeptLog()
+        private let kept = Mutex<(ends: [ClusterStateMachine.End], serves: Bool)>(([], false))
+        var lines: [String] { log.lines }
         var ends: [ClusterStateMachine.End] { kept.withLock { $0.ends } }
         var serves: Bool { kept.withLock { $0.serves } }
         func end(_ end: ClusterStateMachine.End) { kept.withLock { $0.ends.append(end) } }
         func serve() { kept.withLock { $0.serves = true } }
-
-        func log(event: LogEvent) { kept.withLock { $0.lines.append("\(event.message)") } }
-        subscript(metadataKey _: String) -> Logger.Metadata.Value? {
-            get { nil }
-            set {}
-        }
-        var metadata: Logger.Metadata {
-            get { [:] }
-            set {}
-        }
-        var logLevel: Logger.Level {
-            get { .debug }
-            set {}
-        }
     }
 
     /// A node under test.
@@ -74,7 +60,7 @@ struct ClusterRig {
             self.store = store
             node = try ClusterNode(
                 configuration, store: store, relay: relay, version: "1", timers: ClusterRig.timers,
-                logLimits: logLimits, logger: Logger(label: "test") { _ in record }, onEnd: { record.end($0) })
+                logLimits: logLimits, logger: record.log.logger, onEnd: { record.end($0) })
             Task { [node] in
                 await node.serve()
                 record.serve()

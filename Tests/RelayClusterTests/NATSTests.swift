@@ -174,7 +174,7 @@ import Testing
 
     /// Three servers that keep streams together.
     private func cluster() throws -> [NATSServer] {
-        let ports = try (0..<3).map { _ in try Self.freePort() }
+        let ports = try (0..<3).map { _ in try freePort() }
         let routes = ports.map { "nats://127.0.0.1:\($0)" }.joined(separator: ", ")
         return try ports.enumerated().map { number, port in
             try NATSServer(
@@ -183,22 +183,6 @@ import Testing
                     cluster { name: test, listen: "127.0.0.1:\(port)", routes: [\(routes)] }
                     """)
         }
-    }
-
-    private static func freePort() throws -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let status = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 ? getsockname(descriptor, $0, &length) : -1
-            }
-        }
-        try #require(status == 0)
-        return UInt16(bigEndian: address.sin_port)
     }
 
     private func until<T>(_ what: Comment, _ body: () throws -> T) throws -> T {
@@ -225,24 +209,27 @@ import Testing
             }
             #expect(error == .otherLast)
         }
-        var (last, dropped): (UInt64, Int) = (0, 0)
-        for _ in 0..<12 where dropped == 0 {
+        var (last, dropped, longest): (UInt64, Int, Int) = (0, 0, 0)
+        for _ in 0..<12 where longest == 0 {
             connection.stepDown("LOG", wait: .seconds(1))
             for _ in 0..<8 {
+                dropped = 0
                 last = try until("a message is taken") {
                     do {
                         return try connection.publish(
                             [1], to: "test.log", of: "LOG", after: .last(last), wait: .milliseconds(300))
                     } catch let error as NATSError {
                         if error.kind == .noAnswer { dropped += 1 }
+                        longest = max(longest, dropped)
                         if error.kind == .otherLast { last = try connection.state(of: "LOG", wait: .seconds(1)).last }
                         throw error
                     }
                 }
             }
         }
-        print("messages that were dropped: \(dropped)")
-        #expect(dropped <= 3, "otherwise eight or more are")
+        print("messages without an answer, one after the other: \(longest)")
+        // Two until it is noticed, and some while the servers choose.
+        #expect(longest <= 5, "otherwise eight or more")
     }
 
     @Test func `a server that stands still is noticed in time`() throws {

@@ -119,7 +119,8 @@ class Line:
         self.wait_status("listener", lambda s: s["channels"] and s["channels"][0]["serviceStatus"] == "ready")
 
     def start_relay(self, listen):
-        relay = self.run("relay", [self.build / "pttrelay", "run", "--listen", listen, "--state", self.folder / "relay-state",
+        # As its unit has it; without the permission it runs all the same.
+        relay = self.run("relay", ["nice", "-n", "-11", self.build / "pttrelay", "run", "--listen", listen, "--state", self.folder / "relay-state",
                                    "--channel", CHANNEL, "--log-level", "debug", *self.relay_arguments])
         self.link = relay.wait_line(r"(ptt://\S+)").group(1)
         self.relay_address = re.match(r"ptt://([^/]+)/", self.link).group(1)

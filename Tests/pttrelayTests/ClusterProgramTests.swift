@@ -16,7 +16,7 @@ import Testing
         init(_ name: String, _ server: NATSServer) throws {
             self.name = name
             folder = try StateFolder()
-            port = try RunningProgram.freePort()
+            port = try freePort()
             try configure(
                 """
                 [cluster]

@@ -8,6 +8,7 @@ import RelayProtocol
 import RelayServer
 import Settings
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import pttrelay
@@ -177,12 +178,12 @@ import Testing
     {
         let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
         let text = Mutex("")
-        let lines = Lines()
+        let log = KeptLog()
         let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
             started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar, pushes: nil,
             web: nil,
-            ending: ending, logger: Logger(label: "reload") { _ in lines },
+            ending: ending, logger: log.logger,
             read: {
                 try SettingsFile.read(text: text.withLock { $0 }, file: "pttrelay.toml", RelaySettings.read)
             })
@@ -197,25 +198,25 @@ import Testing
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
         #expect(ending.get() == ShutdownSettings(drainTime: .seconds(3), successor: RelayPlace("b.example:1")))
-        #expect(lines.all.contains { $0.contains("the rules of 'Team' change") })
-        #expect(lines.all.contains { $0.contains("'Yard' is served now") })
+        #expect(log.lines.contains { $0.contains("the rules of 'Team' change") })
+        #expect(log.lines.contains { $0.contains("'Yard' is served now") })
         guard case .invitation = try await relay.ask(.invite(channel: "Yard", terms: nil, key: nil)) else {
             return #expect(Bool(false), "no link to the new channel")
         }
 
-        lines.clear()
+        log.clear()
         text.withLock { $0 = "[[channel]]\nname = \"Gate\"\nmode = \"loud\"" }
         await reloader.reload()
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team", "Yard"])
         #expect(ending.get().successor != nil)
-        #expect(lines.all.contains { $0.contains("was not applied") })
+        #expect(log.lines.contains { $0.contains("was not applied") })
 
-        lines.clear()
+        log.clear()
         text.withLock { $0 = "[limits]\nconnections = 7\n[operator]" }
         await reloader.reload()
-        #expect(lines.all.contains { $0.contains("[limits]") && $0.contains("after a restart") })
-        #expect(lines.all.contains { $0.contains("[operator]") })
-        #expect(lines.all.contains { $0.contains("'Yard' is not served any more") })
+        #expect(log.lines.contains { $0.contains("[limits]") && $0.contains("after a restart") })
+        #expect(log.lines.contains { $0.contains("[operator]") })
+        #expect(log.lines.contains { $0.contains("'Yard' is not served any more") })
         #expect(await relay.server.statistics?.channels.map(\.name.text) == ["Team"])
         // Nor is it when the relay is started without a name.
         #expect(try await relay.registrar.state.channels(named: []).map(\.name.text) == ["Team"])
@@ -239,11 +240,11 @@ import Testing
                 privateKeyPEM: identity.privateKeyPEM, clients: []),
             logger: Logger(label: "push") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
         let successor = Mutex("a.example:1")
-        let lines = Lines()
+        let log = KeptLog()
         let ending = CurrentShutdownSettings(ShutdownSettings())
         let reloader = Reloader(
             started: RelaySettings(), channels: ["Team"], allHaveQueues: false, registrar: relay.registrar,
-            pushes: endpoint, web: nil, ending: ending, logger: Logger(label: "reload") { _ in lines },
+            pushes: endpoint, web: nil, ending: ending, logger: log.logger,
             read: {
                 let successor = successor.withLock { $0 }
                 return try SettingsFile.read(
@@ -251,11 +252,11 @@ import Testing
                     file: "pttrelay.toml", RelaySettings.read)
             })
         await reloader.reload()
-        #expect(ending.get().successor == RelayPlace("a.example:1"), "\(lines.all)")
+        #expect(ending.get().successor == RelayPlace("a.example:1"), "\(log.lines)")
         successor.withLock { $0 = "b.example:1" }
         try write(identity.certificatePEM + (try Identity(generating: "other")).privateKeyPEM)
         await reloader.reload()
-        #expect(lines.all.contains { $0.contains("was not applied") })
+        #expect(log.lines.contains { $0.contains("was not applied") })
         #expect(ending.get().successor == RelayPlace("a.example:1"))
         await relay.stop()
     }
@@ -274,26 +275,4 @@ import Testing
             ])
         #expect(Reloader.needRestart(old, RelaySettings()) == ["[push]"])
     }
-}
-
-/// Keeps what is logged.
-private final class Lines: LogHandler, Sendable {
-    private let kept = Mutex<[String]>([])
-
-    var all: [String] { kept.withLock { $0 } }
-    func clear() { kept.withLock { $0 = [] } }
-
-    var metadata: Logger.Metadata {
-        get { [:] }
-        set {}
-    }
-    var logLevel: Logger.Level {
-        get { .trace }
-        set {}
-    }
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-        get { nil }
-        set {}
-    }
-    func log(event: LogEvent) { kept.withLock { $0.append("\(event.message)") } }
 }

@@ -3,6 +3,7 @@ import Glibc
 import RelayHTTP
 import RelayProtocol
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import pttrelay
@@ -19,7 +20,7 @@ final class RunningProgram: Sendable {
     /// Starts it, on a state directory of its own unless an earlier one is given, and waits until it is ready.
     init(in earlier: StateFolder? = nil, port: UInt16 = 0, logLevel: String = "info", isAwaited: Bool = true) throws {
         folder = try earlier ?? StateFolder()
-        pagePort = try Self.freePort()
+        pagePort = try freePort()
         settings =
             "[relay]\nlisten = \"127.0.0.1:\(port)\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(pagePort)\"\n"
         let file = folder.path + "/pttrelay.toml"
@@ -145,20 +146,6 @@ final class RunningProgram: Sendable {
         let file = try #require(fopen(path, "w"))
         fputs(text, file)
         fclose(file)
-    }
-
-    static func freePort() throws -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = PageRequest.address(port: 0)
-        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let result = withUnsafeMutablePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, size) == 0 && getsockname(descriptor, $0, &size) == 0
-            }
-        }
-        try #require(result)
-        return UInt16(bigEndian: address.sin_port)
     }
 
     /// The program, which is built beside the tests.

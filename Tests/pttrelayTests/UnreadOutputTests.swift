@@ -1,5 +1,6 @@
 // A relay whose standard output and standard error nobody reads.
 import Glibc
+import TestSupport
 import Testing
 
 @testable import pttrelay
@@ -7,7 +8,7 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct UnreadOutputTests {
     @Test func `a relay that nobody reads serves, answers its page, and ends when it is told to`() async throws {
         let folder = try StateFolder()
-        let port = try RunningProgram.freePort()
+        let port = try freePort()
         let file = folder.path + "/pttrelay.toml"
         try RunningProgram.write(
             "[relay]\nlisten = \"127.0.0.1:0\"\nworkers = 1\n[operator]\nlisten = \"127.0.0.1:\(port)\"\n", to: file)

@@ -1,12 +1,15 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <errno.h>
 #include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <sched.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -65,6 +68,13 @@ int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, uns
 void ptt_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
 
 int ptt_thread_id(void) { return gettid(); }
+
+int ptt_raise_priority(int thread, int niceness) {
+    struct sched_param parameters = {.sched_priority = 0};
+    // Threads and programs that it starts begin with 0 again.
+    if (sched_setscheduler(thread, SCHED_OTHER | SCHED_RESET_ON_FORK, &parameters) != 0) return errno;
+    return setpriority(PRIO_PROCESS, (id_t)thread, niceness) == 0 ? 0 : errno;
+}
 
 extern void *swift_task_enqueueGlobal_hook;
 

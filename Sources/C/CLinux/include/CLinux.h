@@ -58,6 +58,10 @@ void ptt_clear_ambient_capabilities(void);
 // The calling thread's id, gettid(2).
 int ptt_thread_id(void);
 
+// Gives an ordinary thread of this process a niceness below 0, so that it runs before others (setpriority(2), RLIMIT_NICE). What it starts gets
+// none of that. 0, or an errno.
+int ptt_raise_priority(int thread, int niceness);
+
 // For reports of a debug build: the stack of a thread of this process, written to `fd`, a line for each frame. Interrupts the thread
 // by a signal, which `ptt_prepare_stacks` takes for that. One caller at a time.
 void ptt_prepare_stacks(void);
