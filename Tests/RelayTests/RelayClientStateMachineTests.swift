@@ -125,6 +125,26 @@ import Testing
         }
     }
 
+    @Test mutating func `a link is told to be unavailable when each address had its turn`() {
+        let nobody = RelayLinkError.unreachable("no relay listens there")
+        #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
+        _ = machine.handle(.addressesFound(3), at: now)
+        for retryAfter in [250, 250] {
+            for _ in 0..<2 {
+                #expect(machine.handle(.connectionEnded(nobody), at: now) == [.close(.none)])
+                #expect(machine.handle(.deadline, at: now) == [.connect])
+            }
+            let wait = Duration.milliseconds(retryAfter)
+            let all = machine.handle(.connectionEnded(nobody), at: now)
+            #expect(all == [.close(.none), .tell(.unavailable(nobody, retryAfter: wait))])
+            now = machine.nextDeadline ?? now
+            #expect(machine.handle(.deadline, at: now) == [.tell(.connecting), .connect])
+        }
+        _ = machine.handle(.connectionEnded(nobody), at: now)
+        _ = machine.handle(.leave, at: now)
+        #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
+    }
+
     @Test func `an idle link of several addresses is doubted when its keep-alives bring nothing`() {
         let watch = IdleWatch()
         let heard = now

@@ -103,6 +103,8 @@ public struct RelayClientStateMachine: Sendable {
     var hasOtherPlaces = false
     /// Addresses that take turns.
     private var addresses = 1
+    /// The attempt at one of them has failed, and the next one has its turn at once.
+    private var isBetweenAddresses = false
 
     /// A link that is not started.
     public init() {}
@@ -152,6 +154,7 @@ public struct RelayClientStateMachine: Sendable {
             return []
         case (let state, .leave):
             self.state = .stopped
+            isBetweenAddresses = false
             let lost: [Action] = state == .ready ? [.linkLost] : []
             return lost + [.sayGoodbye, .tell(.stopped)]
         case (.halted, _):
@@ -226,7 +229,8 @@ public struct RelayClientStateMachine: Sendable {
         state = .connecting(deadline: now + attemptTimeout, joinSent: false)
         attemptedAt = now
         isRefused = false
-        return [.tell(.connecting), .connect]
+        defer { isBetweenAddresses = false }
+        return isBetweenAddresses ? [.connect] : [.tell(.connecting), .connect]
     }
 
     /// How long an attempt may take: not long while another address may be the one that answers. The time doubles with every third round of
@@ -299,10 +303,13 @@ public struct RelayClientStateMachine: Sendable {
         let failuresMaximum = longest * failuresEach
         if isFirm { failures = failuresMaximum }
         let backoff = Duration.milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)])
-        let wait = hasNextTurn(after: error, at: now) ? minimum : max(minimum, backoff)
+        let isNextTurn = hasNextTurn(after: error, at: now)
+        let wait = isNextTurn ? minimum : max(minimum, backoff)
+        // Nothing is new before each address had its turn.
+        if case .connecting = state { isBetweenAddresses = isNextTurn }
         // Beyond the longest wait, still one wait for each round of the addresses.
         failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
-        return lost + [.close(code), .tell(.unavailable(error, retryAfter: wait))]
+        return lost + [.close(code)] + (isBetweenAddresses ? [] : [.tell(.unavailable(error, retryAfter: wait))])
     }
 }
