@@ -150,7 +150,8 @@ public struct ClusterStateMachine: Sendable {
     /// When the holder ends, or stops waiting for the next one.
     private var expiry: Instant? {
         switch role {
-        case .catchingUp, .serving: heldAt + timers.lease - timers.margin
+        case .catchingUp, .serving:
+            seededFault("a-lease-is-held-for-ever") ? nil : heldAt + timers.lease - timers.margin
         case .releasing(let until): until
         case .standby, .claiming, .ended: nil
         }
@@ -262,7 +263,7 @@ public struct ClusterStateMachine: Sendable {
         guard let seen, follows else { return false }
         guard let lease = seen.lease else { return true }
         return lease.state == .released || lease.identifier == own.identifier || lease.epoch == closed
-            || now - seen.at >= .milliseconds(lease.milliseconds)
+            || now - seen.at >= .milliseconds(lease.milliseconds) || seededFault("a-lease-is-taken-while-it-lasts")
     }
 
     private mutating func written(_ revision: UInt64, at now: Instant) -> [Action] {

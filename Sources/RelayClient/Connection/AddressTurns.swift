@@ -1,4 +1,5 @@
 // Chooses the next address of a relay to try. Pure.
+import MonotonicTime
 import QUIC
 
 /// A name may have addresses that do not lead to the relay from here (one of IPv6 on a host without, say), so attempts
@@ -17,10 +18,12 @@ struct AddressTurns {
     }
 
     /// An attempt begins at that address, which may be one that another relay has named.
-    mutating func tries(_ address: SocketAddress) { (last, isUnproven) = (address, true) }
+    mutating func tries(_ address: SocketAddress) {
+        (last, isUnproven) = (address, !seededFault("another-address-has-no-turn"))
+    }
 
     /// The relay does not answer at the address that was used last.
-    mutating func failed() { isUnproven = true }
+    mutating func failed() { if !seededFault("another-address-has-no-turn") { isUnproven = true } }
 
     /// The attempt reached the relay.
     mutating func succeeded() { isUnproven = false }

@@ -64,6 +64,8 @@ struct Run: ParsableCommand {
     @Flag(help: "Do not shrink what fails.") var plain = false
     @Flag(help: "Only schedules of channels nearby: every fifth seed, from five times the first one.") var nearby =
         false
+    @Flag(help: "Only schedules of clusters: every twentieth seed, from twenty times the first one.") var cluster =
+        false
 
     func run() throws {
         if let fault, !Fleet.seed(fault: fault) {
@@ -72,13 +74,17 @@ struct Run: ParsableCommand {
         let counted = Coverage(isOn: true)
         let silent = Coverage()
         var (steps, transmissions, failed) = (0, 0, 0)
-        // Until all is well again after the last trouble: with relays for all, and on channels nearby.
-        var recoveries = (relays: Duration.zero, nearby: Duration.zero)
+        // Until all is well again after the last trouble: with relays for all, in clusters, and on channels nearby.
+        var recoveries = (relays: Duration.zero, clusters: Duration.zero, nearby: Duration.zero)
         let clock = ContinuousClock()
         let began = clock.now
         var done: UInt64 = 0
         for offset in 0..<schedules {
-            let seed = nearby ? (seed &+ offset) &* Schedule.nearbyEvery : seed &+ offset
+            let seed =
+                nearby
+                ? (seed &+ offset) &* Schedule.nearbyEvery
+                : cluster
+                    ? (seed &+ offset) &* Schedule.clusterEvery &+ Schedule.clusterRemainder : seed &+ offset
             if let current { try save("\(seed)\n", to: current) }
             let schedule = Schedule(seed: seed)
             let outcome = Fleet.run(schedule, coverage: offset % coverageEvery == 0 ? counted : silent)
@@ -86,6 +92,8 @@ struct Run: ParsableCommand {
             transmissions += outcome.transmissions
             if schedule.isNearby {
                 recoveries.nearby = max(recoveries.nearby, outcome.recovery)
+            } else if schedule.isCluster {
+                recoveries.clusters = max(recoveries.clusters, outcome.recovery)
             } else {
                 recoveries.relays = max(recoveries.relays, outcome.recovery)
             }
@@ -99,7 +107,9 @@ struct Run: ParsableCommand {
         say(
             "\(done) schedules, \(failed) failed, \(steps) steps, \(transmissions) transmissions, "
                 + "\(Int(Double(done) / max(seconds, 0.001))) schedules/s")
-        say("after the last trouble all was well within \(recoveries.relays), on channels nearby \(recoveries.nearby)")
+        say(
+            "after the last trouble all was well within \(recoveries.relays), in clusters \(recoveries.clusters), "
+                + "on channels nearby \(recoveries.nearby)")
         if let coverage { try save(counted.lines, to: coverage) }
         if failed > 0 { throw ExitCode.failure }
     }

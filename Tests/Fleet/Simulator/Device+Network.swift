@@ -98,7 +98,8 @@ extension Device {
     /// Somebody sends the recorded first packets again. Nobody has the key for the rest of the handshake.
     func replay() {
         for relay in fleet.relays {
-            guard let early = recorded[relay.place], early.ticketKey == relay.ticketKey, early.life != relay.generation
+            guard let early = recorded[fleet.ticketPlace(of: relay)], early.ticketKey == relay.ticketKey,
+                early.life != relay.life
             else { continue }
             world.note(name, "its join at \(relay.place) is sent again")
             relay.accept(device: number, pin: pin, by: path, early: early, isReplay: true) { [world] made in

@@ -278,7 +278,7 @@ final class Device {
         case .power: kill(for: time, losesPower: true)
         case .quit: quit(for: time)
         case .part: part(for: time)
-        case .relaykill, .relayhalt, .drain, .renew, .rules, .split, .stranger: break
+        case .relaykill, .relayhalt, .relaypower, .natsdown, .natscut, .drain, .renew, .rules, .split, .stranger: break
         }
     }
 

@@ -32,14 +32,18 @@ public final class Fleet {
     static let talkTimeLimit = Duration.seconds(10)
     /// All must be ready so long after the last trouble: a link's longest pause between attempts is half a minute.
     static let recoveryLimit = Duration.seconds(75)
+    /// The lease of a relay that has gone without a word has to end before, twice if the next one has gone as well.
+    static let clusterRecoveryLimit = recoveryLimit + .seconds(45)
 
     let world: World
     let library: ProfileLibrary
     let coverage: Coverage
     /// Of the two configured channels, and of one to visit.
     let invitations: [InvitationLink]
-    /// Where the invitations lead, and another one with the same key and channels.
+    /// Where the invitations lead, and another one with the same key and channels; or those of a cluster.
     private(set) var relays: [SimulatedRelay] = []
+    /// Whose relays they are; nil: each is alone.
+    private(set) var cluster: SimulatedCluster?
     private(set) var devices: [Device] = []
     let schedule: Schedule
     private var recovered = Duration.zero
@@ -72,6 +76,10 @@ public final class Fleet {
         }
         if schedule.isNearby {
             site = NearbySite(fleet: self, devices: schedule.devices)
+        } else if schedule.isCluster {
+            let cluster = SimulatedCluster(world, fleet: self, channels: channels)
+            relays = cluster.nodes.map(\.relay)
+            self.cluster = cluster
         } else {
             relays = (0..<2).map { number in
                 let place = RelayPlace(host: "relay", port: UInt16(1 + number))!
@@ -82,18 +90,29 @@ public final class Fleet {
         world.checks = { [unowned self] in
             for device in devices { device.process?.check() }
             for relay in relays { relay.check() }
+            cluster?.check()
         }
     }
 
-    /// The relay that the invitations lead to; of a channel nearby, that of its creator.
-    var relay: SimulatedRelay { site == nil ? relays[0] : devices[NearbySite.creator].ownRelay ?? relays[0] }
+    /// The relay that the invitations lead to; of a cluster, the one that serves; of a channel nearby, that of its creator.
+    var relay: SimulatedRelay {
+        if let cluster { return cluster.serving ?? relays[0] }
+        return site == nil ? relays[0] : devices[NearbySite.creator].ownRelay ?? relays[0]
+    }
+
+    /// Whether a burst goes on over another relay when its own one is lost.
+    var resumesBursts: Bool { site != nil || cluster != nil }
 
     /// The relay that a device finds there; nil: nobody.
     func relay(at place: RelayPlace, for device: Device) -> SimulatedRelay? {
+        if cluster != nil { return relays.first { $0.place == place } }
         guard site != nil else { return relays.first { $0.place == place } ?? relay }
         let place = place.host == "127.0.0.1" ? RelayPlace(host: device.name, port: place.port) : place
         return relays.last { $0.place == place }
     }
+
+    /// What a ticket of that relay is kept under: those of a cluster have one key.
+    func ticketPlace(of relay: SimulatedRelay) -> RelayPlace { cluster == nil ? relay.place : relays[0].place }
 
     /// The relay at a place that a relay named, if it did.
     func relay(named place: RelayPlace?) -> SimulatedRelay? { relays.last { $0.place == place } }
@@ -139,6 +158,7 @@ public final class Fleet {
     // MARK: The run
 
     private func run() {
+        cluster?.start()
         for device in devices { device.start() }
         if site != nil { gather() }
         for action in schedule.actions {
@@ -155,10 +175,13 @@ public final class Fleet {
     private func carryOut(_ action: ScheduledAction) {
         world.note("-----", "\(action)")
         switch action.verb {
-        case .relaykill: relays[action.n % 2].kill(for: action.duration)
-        case .relayhalt: relays[action.n % 2].halt(for: action.duration)
-        case .drain: drain(relays[action.n % 2], for: action.duration, how: action.value)
-        case .renew: relays[action.n % 2].renewKeys()
+        case .relaykill: relay(action.n).kill(for: action.duration)
+        case .relaypower: relay(action.n).kill(for: action.duration, losesPower: true)
+        case .relayhalt: relay(action.n).halt(for: action.duration)
+        case .drain: drain(relay(action.n), for: action.duration, how: action.value)
+        case .renew: relay(action.n).renewKeys()
+        case .natsdown: cluster?.loseLeader(for: action.duration)
+        case .natscut: cluster?.node(action.n).cutOff(for: action.duration)
         case .split: site?.split(action.value, for: action.duration)
         case .stranger: strangerComes(for: action.duration)
         case .rules:
@@ -168,7 +191,11 @@ public final class Fleet {
         }
     }
 
+    /// The relay that an action is about.
+    private func relay(_ number: Int) -> SimulatedRelay { cluster?.node(number).relay ?? relays[number % 2] }
+
     private func drain(_ relay: SimulatedRelay, for time: Duration, how: Int) {
+        if let node = relay.node { return node.handOver(for: time) }
         let successor = relays[1 - relay.number]
         // One that is named and does not answer is gone for as long as the other one is.
         if how == 2 { successor.kill(for: time + SimulatedRelay.drainTime + .seconds(5)) }
@@ -181,17 +208,17 @@ public final class Fleet {
     private func recover() {
         guard world.violation == nil else { return }
         world.note("-----", "the trouble is over")
-        if site == nil {
-            for device in devices { device.comeHome() }
-            relays[1].retire(to: relay.place)
-        }
-        let end = world.now + (site == nil ? Self.recoveryLimit : Self.gatheringLimit)
+        if site == nil { for device in devices { device.comeHome() } }
+        if site == nil, cluster == nil { relays[1].retire(to: relay.place) }
+        let limit =
+            site != nil ? Self.gatheringLimit : cluster != nil ? Self.clusterRecoveryLimit : Self.recoveryLimit
+        let end = world.now + limit
         while world.violation == nil {
             for device in devices { for button in device.buttons { device.bluez.advertise(button) } }
             world.run(until: world.now + .milliseconds(500))
             let missing = devices.compactMap { $0.notReady } + [siteUnrest].compactMap(\.self)
             if missing.isEmpty {
-                recovered = world.now - (end - (site == nil ? Self.recoveryLimit : Self.gatheringLimit))
+                recovered = world.now - (end - limit)
                 break
             }
             if world.now > end { return world.fail("L", "not ready again: \(missing.joined(separator: "; "))") }
@@ -275,7 +302,9 @@ extension Device {
             return "\(name): no link"
         }
         guard !connection.isStalled else { return "\(name): its connection did not move" }
-        guard connection.relay === fleet.relay else { return "\(name): with another relay" }
+        guard connection.relay === fleet.relay, connection.relay.isListening else {
+            return "\(name): with another relay"
+        }
         let machine = process.channel.machine
         guard machine.channel?.serviceStatus == .ready else { return "\(name): \(bridge.machine.serviceDetail)" }
         guard machine.transmission == nil, machine.waiting == nil else { return "\(name): transmits" }

@@ -5,8 +5,12 @@ extension Schedule {
     /// The schedule of a seed. Each has a few kinds of trouble only, so that rare combinations come up more often than when
     /// everything happens at once.
     public init(seed: UInt64) {
-        guard seed % Self.nearbyEvery != 0 else {
+        if seed % Self.nearbyEvery == 0 {
             self.init(nearby: seed)
+            return
+        }
+        if seed % Self.clusterEvery == Self.clusterRemainder {
+            self.init(cluster: seed)
             return
         }
         var random = SeededGenerator(seed: seed)
@@ -14,9 +18,10 @@ extension Schedule {
         // The plain channel most often: that is what most have.
         let rules = random.chance(50) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         let length = Int.random(in: 4_000...16_000, using: &random)
-        let trouble = Verb.allCases.filter { $0 != .hold && $0 != .talk && $0 != .key && !$0.isNearbyOnly }.shuffled(
-            using: &random
-        )
+        let trouble = Verb.allCases.filter {
+            $0 != .hold && $0 != .talk && $0 != .key && !$0.isNearbyOnly && !$0.isClusterOnly
+        }
+        .shuffled(using: &random)
         .prefix(Int.random(in: 0...8, using: &random))
         var actions: [ScheduledAction] = []
         for _ in 0..<Int.random(in: 1...8, using: &random) {
@@ -116,6 +121,51 @@ extension Schedule {
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: 0, isNearby: true, actions: actions)
+    }
+
+    /// One seed of so many has a schedule of a cluster.
+    public static let clusterEvery: UInt64 = 20
+    /// Those with this remainder.
+    public static let clusterRemainder: UInt64 = 12
+
+    /// The schedule of a seed whose relays are a cluster: it is about who serves, and where members go.
+    private init(cluster seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
+        let devices = random.chance(60) ? 2 : 3
+        let rules = random.chance(60) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
+        let length = Int.random(in: 4_000...20_000, using: &random)
+        var actions: [ScheduledAction] = []
+        for _ in 0..<Int.random(in: 2...8, using: &random) {
+            actions.append(Self.action(random.chance(85) ? .hold : .talk, devices: devices, within: length, &random))
+        }
+        let relays: [Verb] = [.relaykill, .relaypower, .relayhalt, .drain, .drain, .natscut, .natsdown]
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            var action = Self.action(
+                relays[Int.random(in: 0..<relays.count, using: &random)], devices: devices, within: length, &random)
+            // Whoever serves, most often.
+            action.n = random.chance(70) ? 3 : Int.random(in: 0..<3, using: &random)
+            // Longer than the lease lasts, now and then.
+            if action.verb != .drain, random.chance(25) {
+                action.time = Int.random(in: 15_000...30_000, using: &random)
+            }
+            actions.append(action)
+        }
+        let others: [Verb] = [
+            .loss, .jitter, .doubles, .deaf, .dumb, .cut, .reset, .garbage, .emergency, .sleep, .call, .kill, .move,
+            .replay, .renew, .rules, .channel,
+        ]
+        for verb in others.shuffled(using: &random).prefix(Int.random(in: 0...3, using: &random)) {
+            actions.append(Self.action(verb, devices: devices, within: length, &random))
+        }
+        // The first relay serves by then.
+        for index in actions.indices { actions[index].at += 3_000 }
+        // Most of it in the middle of what somebody says.
+        for index in actions.indices where actions[index].verb.isTrouble && random.chance(60) {
+            guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
+            actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
+        }
+        actions.sort { $0.at < $1.at }
+        self.init(seed: seed, devices: devices, rules: rules, isCluster: true, actions: actions)
     }
 
     /// Presses, some of them of emergencies, in the middle of presses of others: whoever has the floor then.
@@ -218,6 +268,8 @@ extension Schedule {
         case .relaykill:
             action.n = random.chance(25) ? 1 : 0
             time(50...4_000)
+        case .relaypower, .natscut: time(200...8_000)
+        case .natsdown: time(200...9_000)
         case .relayhalt:
             action.n = random.chance(25) ? 1 : 0
             time(50...9_000)

@@ -58,7 +58,7 @@ final class Ledger {
         var hearing = hearings[key] ?? Hearing()
         if let before = hearing.origin, before != origin {
             // Over another host a burst goes on behind what was heard of it.
-            if process.device.fleet.site == nil || speech.position < hearing.end {
+            if !process.device.fleet.resumesBursts || speech.position < hearing.end {
                 fail("burst \(key.burst) of device \(key.device) is out of order at \(speech.position)")
             }
             hearing.from = hearing.end

@@ -116,8 +116,8 @@ final class MachineNetwork {
 
     /// The link of now is to be ready soon, over the same connection where nothing was in its way.
     private func expect(_ link: SimulatedLink, keeps connection: Connection?) {
-        // A host of a channel nearby comes and goes meanwhile.
-        guard let process = device.process, device.fleet.site == nil else { return }
+        // A host of a channel nearby, or a relay of a cluster, comes and goes meanwhile.
+        guard let process = device.process, !device.fleet.resumesBursts else { return }
         let path = device.path
         let isTroubled = path.troubledUntil > world.now
         let (from, changes) = (max(world.now, path.troubledUntil), changes)

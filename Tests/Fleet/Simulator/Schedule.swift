@@ -1,6 +1,7 @@
 // What happens to a fleet from outside: a list of actions with their times, as text that a person reads and edits.
 import MonotonicTime
 import Nearby
+import RelayCluster
 import RelayServer
 
 /// Something that people, networks, devices or machines do.
@@ -83,6 +84,12 @@ public enum Verb: String, Sendable, CaseIterable {
     case drain
     /// Relay `n` renews the media key.
     case renew
+    /// The machine of relay `n` loses its power for a time. Of a cluster, as what follows; `n` 3 is the relay that serves.
+    case relaypower
+    /// Nobody can write to NATS for a time.
+    case natsdown
+    /// Relay `n` reaches no server of NATS for a time.
+    case natscut
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
     /// The machine loses its power for a time, and says nothing to anybody. Of a fleet on a channel nearby, as what follows.
@@ -107,7 +114,7 @@ public enum Verb: String, Sendable, CaseIterable {
     /// Whether it happens to a relay, and not to one device.
     var isOfRelay: Bool {
         switch self {
-        case .relaykill, .relayhalt, .drain, .renew, .rules, .split, .stranger: true
+        case .relaykill, .relayhalt, .relaypower, .natsdown, .natscut, .drain, .renew, .rules, .split, .stranger: true
         default: false
         }
     }
@@ -118,6 +125,14 @@ public enum Verb: String, Sendable, CaseIterable {
         case .bluetoothd, .hang, .adapter, .talk, .vanish, .kill, .call, .clock, .channel, .visit, .program, .disk,
             .garbage, .quit, .part:
             true
+        default: false
+        }
+    }
+
+    /// Whether it happens to fleets with a cluster of relays only.
+    var isClusterOnly: Bool {
+        switch self {
+        case .relaypower, .natsdown, .natscut: true
         default: false
         }
     }
@@ -186,18 +201,24 @@ public struct Schedule: Sendable, Hashable {
     public var rules: Int
     /// Whether all are on a channel nearby, which they host by turns.
     public var isNearby: Bool
+    /// Whether the relays are those of a cluster.
+    public var isCluster: Bool
     /// In the order of their times.
     public var actions: [ScheduledAction]
 
     /// A schedule with all it says.
-    public init(seed: UInt64, devices: Int, rules: Int, isNearby: Bool = false, actions: [ScheduledAction]) {
+    public init(
+        seed: UInt64, devices: Int, rules: Int, isNearby: Bool = false, isCluster: Bool = false,
+        actions: [ScheduledAction]
+    ) {
         (self.seed, self.devices, self.rules, self.actions) = (seed, devices, rules, actions)
-        self.isNearby = isNearby
+        (self.isNearby, self.isCluster) = (isNearby, isCluster)
     }
 
     /// When the last action is over, in milliseconds. What happens on a machine takes longer when it sleeps meanwhile.
     var end: Int {
         (actions.map(\.end).max() ?? 0) + actions.reduce(0) { $0 + ($1.verb == .sleep ? $1.time : 0) }
+            + (isCluster ? Int(ClusterStateMachine.Timers().handover.milliseconds) : 0)
     }
 }
 
@@ -247,7 +268,9 @@ extension ScheduledAction: CustomStringConvertible {
 extension Schedule: CustomStringConvertible {
     /// The text of the schedule, which `init(_:)` reads.
     public var description: String {
-        (["fleet seed=\(seed) devices=\(devices) rules=\(rules)\(isNearby ? " nearby=1" : "")"]
+        ([
+            "fleet seed=\(seed) devices=\(devices) rules=\(rules)\(isNearby ? " nearby=1" : "")\(isCluster ? " cluster=1" : "")"
+        ]
             + actions.map(\.description))
             .joined(separator: "\n") + "\n"
     }
@@ -271,7 +294,7 @@ extension Schedule: CustomStringConvertible {
         else { throw ScheduleError(description: "needs a seed, 2 to 4 devices and known rules: '\(head)'") }
         self.init(
             seed: seed, devices: Int(devices), rules: Int(rules), isNearby: fields["nearby"] == 1,
-            actions: try lines.dropFirst().map { try ScheduledAction($0) })
+            isCluster: fields["cluster"] == 1, actions: try lines.dropFirst().map { try ScheduledAction($0) })
         guard actions.allSatisfy({ (0..<self.devices).contains($0.device) }) else {
             throw ScheduleError(description: "an action names a device that is not there")
         }

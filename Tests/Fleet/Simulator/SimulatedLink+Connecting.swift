@@ -8,7 +8,9 @@ import RelayProtocol
 extension SimulatedLink {
     func close() {
         attempt += 1
+        probe = nil
         leavePath()
+        if core.isLostInSilence { turns.failed() }
         guard let connection else { return }
         connection.isOpenAtClient = false
         self.connection = nil
@@ -30,9 +32,32 @@ extension SimulatedLink {
                 if number == attempt { take(.connectionEnded(.unreachable("the name is not found"))) }
             }
         }
-        known.know([Self.address]) { _ in route }
         path = LinkPath(link: self, device: device)
-        let relay = device.fleet.relay(at: core.relay.place, for: device)
+        guard let cluster = device.fleet.cluster else {
+            known.know([Self.address]) { _ in route }
+            return connect(to: device.fleet.relay(at: core.relay.place, for: device), by: route, number)
+        }
+        if let node = cluster.relay(at: "\(core.relay.place)") {
+            let address = SimulatedCluster.addresses[node.number]
+            known.know([address]) { _ in route }
+            turns.tries(address)
+            // It is one of those that the invitation's name leads to, if that was looked up before.
+            if core.hasOtherAddresses { process.later { [self] in take(.placeCovered) } }
+            return connect(to: node, by: route, number)
+        }
+        world.after(device.path.milliseconds(1...20)) { [self] in
+            guard number == attempt, isAlive else { return }
+            known.know(SimulatedCluster.addresses) { _ in route }
+            take(.addressesFound(SimulatedCluster.addresses.count))
+            watchIdle()
+            guard number == attempt, let address = turns.next(of: known.addresses) else { return }
+            connect(
+                to: SimulatedCluster.addresses.firstIndex(of: address).map { device.fleet.relays[$0] }, by: route,
+                number)
+        }
+    }
+
+    private func connect(to relay: SimulatedRelay?, by route: NetworkRoute?, _ number: UInt64) {
         clock.after(NetworkPath.handshakeTimeout) { [self] in
             guard number == attempt, connection == nil else { return }
             attempt += 1
@@ -53,7 +78,9 @@ extension SimulatedLink {
         let path = device.fleet.path(of: device, to: relay)
         clock.after(path.milliseconds(200...900)) { [self] in
             guard number == attempt, connection == nil, isAlive else { return }
-            guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
+            guard relay.isListening || relay.refuses, device.network.carries(route) else {
+                return retry(relay, by: route, number)
+            }
             world.at(path.reliable(up: true)) { [self] in
                 if number == attempt, isAlive { reach(relay, by: route, number) }
             }
@@ -61,12 +88,37 @@ extension SimulatedLink {
     }
 
     private func reach(_ relay: SimulatedRelay, by route: NetworkRoute?, _ number: UInt64) {
-        guard relay.isUp, device.network.carries(route) else { return retry(relay, by: route, number) }
         let path = device.fleet.path(of: device, to: relay)
+        guard relay.isListening, device.network.carries(route) else {
+            guard relay.refuses, core.hasOtherAddresses, let time = path.datagram(up: false).first else {
+                return retry(relay, by: route, number)
+            }
+            return world.at(time) { [self] in clock.whenAwake { [self] in isRefused(number) } }
+        }
         relay.accept(device: device.number, pin: device.pin, by: path, early: early) { [self] made in
             world.at(made.lastDown) { [self] in
                 clock.whenAwake { [self] in connected(by: made, route, number) }
             }
+        }
+    }
+
+    /// The machine there says that nobody has the port, and another address has its turn.
+    private func isRefused(_ number: UInt64) {
+        guard number == attempt, isAlive, connection == nil else { return }
+        attempt += 1
+        leavePath()
+        take(.connectionEnded(.unreachable("no relay listens there")))
+    }
+
+    /// Asks the relay for a sign of life when nothing has come for a while, where another one may serve.
+    private func watchIdle() {
+        guard isAlive, core.hasOtherAddresses, !isWatchingIdle else { return }
+        let (asks, next) = IdleWatch().look(heard: core.isReady ? connection?.heard : nil, at: clock.now)
+        if asks { verify() }
+        isWatchingIdle = true
+        clock.at(next) { [self] in
+            isWatchingIdle = false
+            watchIdle()
         }
     }
 
@@ -79,6 +131,7 @@ extension SimulatedLink {
         }
         made.route = route
         connection = made
+        turns.succeeded()
         made.heard = clock.now
         device.watch(made)
         complete(made)
@@ -90,20 +143,21 @@ extension SimulatedLink {
     /// The first packet carries the join, when the relay has given a ticket.
     private func offerEarlyData(to relay: SimulatedRelay) {
         early = nil
-        guard device.fleet.site == nil, let ticketKey = device.tickets[relay.place] else { return }
+        let place = device.fleet.ticketPlace(of: relay)
+        guard device.fleet.site == nil, let ticketKey = device.tickets[place] else { return }
         for action in handle(.earlyDataOffered) {
             guard case .send(let message) = action else {
                 carryOut([action])
                 continue
             }
-            early = EarlyJoin(message: message, ticketKey: ticketKey, life: relay.generation)
+            early = EarlyJoin(message: message, ticketKey: ticketKey, life: relay.life)
         }
-        if let early { device.recorded[relay.place] = early }
+        if let early { device.recorded[place] = early }
     }
 
     /// The end of the handshake, and what the relay has not taken before.
     private func complete(_ made: Connection) {
-        device.tickets[made.relay.place] = made.relay.ticketKey
+        device.tickets[device.fleet.ticketPlace(of: made.relay)] = made.relay.ticketKey
         guard let early else { return }
         self.early = nil
         guard made.takesEarlyData else { return send(early.message) }

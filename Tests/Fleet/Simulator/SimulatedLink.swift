@@ -21,6 +21,9 @@ final class SimulatedLink {
     var attempt: UInt64 = 0
     var path: LinkPath?
     var known = KnownAddresses()
+    var turns = AddressTurns()
+    /// Whether the relay is asked now and then for a sign of life.
+    var isWatchingIdle = false
     /// What goes with the first packet of the attempt.
     var early: EarlyJoin?
     /// The request for the floor that it made last.
@@ -46,7 +49,7 @@ final class SimulatedLink {
     private var named: (place: RelayPlace, by: Connection)?
     /// Told how it is with the host of a channel nearby.
     private var hostHandler: ((RelayHostEvent) -> Void)?
-    private var isVerifying = false
+    var probe: LivenessProbe?
     private(set) var resumption = ResumptionWatch()
     var handler: ((RelayLinkEvent) -> Void)?
 
@@ -116,36 +119,58 @@ final class SimulatedLink {
     }
 
     func verify(patience: Duration = .zero) {
-        guard isAlive, core.isReady, !isVerifying, connection != nil else { return }
-        isVerifying = true
+        guard isAlive, core.isReady, connection != nil else { return }
         let question = LivenessProbe(askedAt: clock.now, timeout: LivenessProbe.timeout + patience)
-        look(for: question, attempt, at: clock.now + LivenessProbe.lookInterval)
+        let isAsking = probe != nil
+        // Of two questions, the one that is over first holds.
+        if let probe, probe.deadline <= question.deadline { return }
+        probe = question
+        if !isAsking { look(attempt, at: clock.now + LivenessProbe.lookInterval) }
     }
 
-    private func look(for question: LivenessProbe, _ number: UInt64, at time: Instant) {
+    private func look(_ number: UInt64, at time: Instant) {
         if let connection { ping(connection) }
         clock.at(time) { [self] in
-            guard number == attempt, isAlive, core.isReady, let connection else { return isVerifying = false }
-            let verdict = question.verdict(heard: connection.heard, at: clock.now)
-            if case .look(let time) = verdict { return look(for: question, number, at: time) }
-            isVerifying = false
-            if verdict == .isGone { isLost(connection, .lost("the relay does not answer")) }
+            guard number == attempt, isAlive, let question = probe, let connection else { return }
+            let isUnacknowledged = core.doubt.isUnanswered(since: question.askedAt)
+            let verdict = question.verdict(heard: isUnacknowledged ? nil : connection.heard, at: clock.now)
+            if case .look(let time) = verdict { return look(number, at: time) }
+            probe = nil
+            if verdict == .isGone { gaveUp(connection) }
         }
+    }
+
+    /// The relay does not answer.
+    private func gaveUp(_ connection: Connection) {
+        turns.failed()
+        isLost(connection, .lost("the relay does not answer"))
     }
 
     /// A packet that is answered by a relay that knows the connection; one that knows nothing of it says so.
     private func ping(_ connection: Connection) {
         guard !connection.isStalled, let time = connection.path.datagram(up: true).first else { return }
         world.at(time) { [self, device] in
-            guard let there = device.fleet.relay(at: connection.relay.place, for: device), there.isUp else { return }
-            if connection.isOpenAtRelay { acknowledge(connection, device) } else { device.isReset(connection) }
+            if connection.isOpenAtRelay { acknowledge(connection, device) } else { isUnknown(connection) }
         }
     }
 
-    /// The burst that has the floor goes on over the next connection, if it does.
-    private func noteLoss() {
-        if let granted, core.offersSuccession { resumption.lost(granted, at: clock.now) }
+    /// A packet comes to where the relay of the connection was: one that is there says that it does not know it, or the machine that nobody has
+    /// the port.
+    private func isUnknown(_ connection: Connection) {
+        guard let there = device.fleet.relay(at: connection.relay.place, for: device) else { return }
+        if there.isListening { return device.isReset(connection) }
+        guard there.refuses, let time = connection.path.datagram(up: false).first else { return }
+        world.at(time) { [self] in
+            guard connection === self.connection, isAlive, clock.asleepSince == nil, core.hasAlternative else { return }
+            if core.isReady { verify() } else { isLost(connection, .unreachable("no relay listens there")) }
+        }
     }
+
+    /// Whether a burst goes on over the next connection.
+    private var resumesBursts: Bool { core.offersSuccession || core.hasAlternative }
+
+    /// The burst that has the floor goes on over the next connection, if it does.
+    private func noteLoss() { if let granted, resumesBursts { resumption.lost(granted, at: clock.now) } }
 
     // MARK: Events in
 
@@ -237,10 +262,11 @@ final class SimulatedLink {
         world.note(device.name, "link: \(error)")
         connection.isOpenAtClient = false
         self.connection = nil
+        probe = nil
         leavePath()
         attempt += 1
         take(.connectionEnded(error))
-        if let granted, !core.offersSuccession {
+        if let granted, !resumesBursts {
             world.fail("I2", "\(device.name): \(granted) goes on over a connection that is lost")
         }
     }
@@ -276,9 +302,7 @@ final class SimulatedLink {
             return world.fail("I7", "\(device.name) sends what cannot be read: \(message)")
         }
         let relay = connection.relay
-        if !connection.isOpenAtRelay, device.fleet.relay(at: relay.place, for: device)?.isUp == true {
-            device.isReset(connection)
-        }
+        if !connection.isOpenAtRelay { isUnknown(connection) }
         connection.whenItPasses { [self, device, process, world] in
             let sentAt = world.now
             connection.lastUp = max(connection.lastUp + .nanoseconds(1), connection.path.reliable(up: true))
@@ -321,9 +345,7 @@ final class SimulatedLink {
             return
         }
         let relay = connection.relay
-        if !connection.isOpenAtRelay, relay.isUp, connection.datagrams % 16 == 0 {
-            device.isReset(connection)
-        }
+        if !connection.isOpenAtRelay, connection.datagrams % 16 == 0 { isUnknown(connection) }
         connection.datagrams += 1
         let number = connection.datagrams
         resumption.sent(number)
@@ -331,7 +353,7 @@ final class SimulatedLink {
         let times = connection.isStalled ? [] : connection.path.datagram(up: true)
         for time in times { world.at(time) { relay.receive(media: datagram, on: connection) } }
         // The other machine's relay may be gone before it says so.
-        if device.fleet.site != nil, let time = times.first {
+        if device.fleet.resumesBursts, let time = times.first {
             world.at(time + .milliseconds(3)) { [self] in confirm(number, on: connection) }
             return
         }
@@ -354,6 +376,9 @@ final class SimulatedLink {
     /// The relay has that datagram, and acknowledges it. What is lost of that comes with later acknowledgements.
     private func confirm(_ number: UInt64, on connection: Connection) {
         guard connection.isOpenAtRelay, isAlive else { return }
+        guard world.now >= connection.relay.haltedUntil else {
+            return world.at(connection.relay.haltedUntil) { [self] in confirm(number, on: connection) }
+        }
         guard let time = connection.path.datagram(up: false).first else {
             return world.after(.milliseconds(40)) { [self] in confirm(number, on: connection) }
         }
@@ -380,7 +405,7 @@ final class SimulatedLink {
             guard let frames = openBursts.removeValue(forKey: burst) else {
                 return world.fail("I2", "\(device.name) is told the end of \(burst) twice")
             }
-            if core.offersSuccession,
+            if resumesBursts,
                 let wrong = resumption.ended(burst, end, report, hadFloor: burst == granted, at: clock.now)
             {
                 // Not when the channel has been left or deleted.
@@ -427,7 +452,7 @@ final class SimulatedLink {
         guard number == attempt, let connection else { return }
         switch doubt.verdict(heard: connection.heard, at: clock.now) {
         case .none: break
-        case .gone: isLost(connection, .lost("the relay does not answer"))
+        case .gone: gaveUp(connection)
         case .look(let time): clock.at(time) { [self] in if isAlive { examine(number) } }
         }
     }

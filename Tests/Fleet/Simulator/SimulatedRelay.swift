@@ -8,11 +8,13 @@ import TestSupport
 
 /// A relay with three channels. Killed, or drained by its operator, it is there again with the same channels and new keys.
 final class SimulatedRelay {
-    private let world: World
-    private let clock: MachineClock
+    let world: World
+    let clock: MachineClock
     private unowned let fleet: Fleet
-    /// From 0; the invitations lead to the first one.
+    /// From 0; the invitations lead to the first one, or to all of a cluster.
     let number: Int
+    /// Its part in a cluster; nil: it is alone.
+    unowned var node: SimulatedNode?
     /// Where it is.
     let place: RelayPlace
     /// The machine whose pttd it is part of, as the host of a channel nearby; nil: it is a relay for all.
@@ -21,6 +23,8 @@ final class SimulatedRelay {
     private(set) var core: RelayCore
     private(set) var generation = 0
     private(set) var isUp = true
+    /// Its machine has no power: nobody says that the port is closed.
+    private(set) var isDark = false
     /// It is not needed any more: once down, it stays so.
     private(set) var isRetired = false
     /// Whom it named when it was drained last.
@@ -59,15 +63,27 @@ final class SimulatedRelay {
         watch = FloorWatch(world)
     }
 
-    private var name: String { machine.map { "host d\($0)" } ?? (number == 0 ? "relay" : "relay\(number)") }
+    var name: String { machine.map { "host d\($0)" } ?? (number == 0 ? "relay" : "relay\(number)") }
 
     /// The device whose member is the first to host the channel after it.
     var firstSuccessor: Int? {
         core.channels.first?.succession.connections.first.flatMap { connections[$0]?.device }
     }
 
+    /// Whether it has its port: one that stands by in a cluster has none.
+    var isListening: Bool { isUp && node?.serves ?? true }
+
+    /// Whether its machine says that nobody has the port. Other relays than those of a cluster are taken to be behind a firewall that does not.
+    var refuses: Bool { node != nil && !isListening && !isDark }
+
+    /// Whether it is not frozen, and has nothing left to do from the time when it was.
+    var isRunning: Bool { isUp && world.now >= haltedUntil && waiting.isEmpty }
+
     /// Whether it takes members now.
-    var isServing: Bool { isUp && !core.isDraining && world.now >= haltedUntil }
+    var isServing: Bool { isListening && !core.isDraining && world.now >= haltedUntil }
+
+    /// Which run of which relay it is, for those with the same key.
+    var life: Int { node == nil ? generation : generation * SimulatedCluster.nodeCount + number }
 
     /// Until when anything went wrong with it, by what has happened so far; nil: nothing did.
     private(set) var troubledUntil: Instant?
@@ -79,10 +95,13 @@ final class SimulatedRelay {
 
     // MARK: Trouble
 
-    /// - Parameter time: After which it is there again; a host of a channel nearby is when its pttd makes it.
-    func kill(for time: Duration = .zero) {
+    /// - Parameters:
+    ///   - time: After which it is there again; a host of a channel nearby is when its pttd makes it.
+    ///   - losesPower: The machine goes with it.
+    func kill(for time: Duration = .zero, losesPower: Bool = false) {
         guard isUp else { return }
-        world.note(name, "killed")
+        world.note(name, losesPower ? "its machine has no power" : "killed")
+        isDark = losesPower
         goDown(for: time)
     }
 
@@ -91,6 +110,7 @@ final class SimulatedRelay {
         isUp = false
         quietSince = nil
         generation += 1
+        node?.stop()
         alarm.set(nil)
         haltedUntil = .zero
         waiting = []
@@ -111,10 +131,16 @@ final class SimulatedRelay {
 
     private func comeBack() {
         world.note(name, "is there again")
-        if chances.chance(30) { ticketKey += 1 }
+        isDark = false
+        // The keys of a cluster follow from that of the relay.
+        if node == nil, chances.chance(30) { ticketKey += 1 }
         let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
         core = RelayCore(channels: channels, random: world.random("relay \(life)"))
         isUp = true
+        if let node {
+            lostConnections = []
+            return node.start()
+        }
         for connection in lostConnections {
             // Told when something comes from there, at the latest by a keep-alive.
             let device = fleet.devices[connection.device]
@@ -150,7 +176,7 @@ final class SimulatedRelay {
     private var downTime = Duration.zero
 
     /// Runs work of this relay: later, when it is halted; never, when it is killed.
-    private func act(_ work: @escaping () -> Void) {
+    func act(_ work: @escaping () -> Void) {
         guard isUp else { return }
         guard world.now < haltedUntil || !waiting.isEmpty else { return work() }
         waiting.append(work)
@@ -232,6 +258,7 @@ final class SimulatedRelay {
         answered: @escaping (Connection) -> Void
     ) {
         act { [self] in
+            guard isListening else { return }
             let connection = Connection(
                 id: ConnectionID(number: nextConnection), device: device, relay: self, by: path, at: world.now)
             nextConnection += 1
@@ -326,6 +353,11 @@ final class SimulatedRelay {
         for action in actions { carryOut(action) }
         guard !core.isDrained else { return shutDown(for: downTime) }
         arm()
+    }
+
+    /// An event of the rules of its cluster.
+    func note(_ event: some Any, serves: Bool) {
+        fleet.coverage.record("cluster", state: serves ? "serving" : "standingBy", event: event)
     }
 
     private var stateName: String {
