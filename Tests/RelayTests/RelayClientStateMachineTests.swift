@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test mutating func `a link is told to be unavailable when each address had its turn`() {
+    @Test mutating func `a link is told to be unavailable when each address had its turn, or after a silence`() {
         let nobody = RelayLinkError.unreachable("no relay listens there")
         #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
         _ = machine.handle(.addressesFound(3), at: now)
@@ -143,6 +143,9 @@ import Testing
         _ = machine.handle(.connectionEnded(nobody), at: now)
         _ = machine.handle(.leave, at: now)
         #expect(machine.handle(.join, at: now) == [.tell(.connecting), .connect])
+        now = now + .milliseconds(1_500)
+        let silence = machine.handle(.connectionEnded(nobody), at: now)
+        #expect(silence == [.close(.none), .tell(.unavailable(nobody, retryAfter: .zero))])
     }
 
     @Test func `an idle link of several addresses is doubted when its keep-alives bring nothing`() {

@@ -69,6 +69,9 @@ if [ "$boot" = first ]; then
   check "pttd.service starts" systemctl start pttd || journalctl -u pttd -o cat | tail -20
   check "the configured channel is joined" until_true 20 is 'c and c["name"] == "Field" and c["serviceStatus"] == "ready"'
 
+  # The niceness is the 19th field (proc_pid_stat(5)); the thread has the name of the program.
+  check "its control loop runs before ordinary threads" awk '$2 == "(pttd)" && $19 == -11 { found = 1 } END { exit !found }' /proc/"$(systemctl show -P MainPID pttd)"/task/*/stat
+
   # --- an ordinary user of the group, and others
   check "introspect as a member of the group" as worker sh -c 'busctl --system introspect org.pttd /org/pttd | grep -q "JoinChannel.*method"'
   check "call as a member of the group" as worker busctl --system call org.pttd /org/pttd org.pttd.Manager1 ListInhibitors

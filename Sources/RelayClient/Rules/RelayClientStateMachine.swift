@@ -64,6 +64,8 @@ public struct RelayClientStateMachine: Sendable {
     public static let connectTimeout: Duration = .seconds(10)
     /// The same where it may be at other places as well: long enough for a second first packet.
     public static let connectTimeoutOfSeveral: Duration = .milliseconds(1_500)
+    /// A host that says that nobody has the port does so within this time.
+    static let refusalTime: Duration = .milliseconds(500)
     /// How long the relay may take to answer the join.
     public static let joinTimeout: Duration = .seconds(5)
     /// An idle link says something after this much silence (docs/relay-protocol.md, "keep-alive").
@@ -305,8 +307,8 @@ public struct RelayClientStateMachine: Sendable {
         let backoff = Duration.milliseconds(Self.backoffMilliseconds[min(failures / failuresEach, longest)])
         let isNextTurn = hasNextTurn(after: error, at: now)
         let wait = isNextTurn ? minimum : max(minimum, backoff)
-        // Nothing is new before each address had its turn.
-        if case .connecting = state { isBetweenAddresses = isNextTurn }
+        // A closed port is no news before each address had its turn; silence is, for it takes its time.
+        if case .connecting = state { isBetweenAddresses = isNextTurn && now - attemptedAt < Self.refusalTime }
         // Beyond the longest wait, still one wait for each round of the addresses.
         failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)
