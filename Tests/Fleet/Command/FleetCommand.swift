@@ -64,7 +64,7 @@ struct Run: ParsableCommand {
     @Flag(help: "Do not shrink what fails.") var plain = false
     @Flag(help: "Only schedules of channels nearby: every fifth seed, from five times the first one.") var nearby =
         false
-    @Flag(help: "Only schedules of clusters: every twentieth seed, from twenty times the first one.") var cluster =
+    @Flag(help: "Only schedules of clusters: every twentieth seed, from about twenty times the first.") var cluster =
         false
 
     func run() throws {
