@@ -67,11 +67,11 @@ extension NATSConnection.Predecessor {
 /// be made from any thread.
 public final class NATSConnection: Sendable {
     /// Only libnats looks into it, which locks it.
-    private struct Handle: @unchecked Sendable {
+    struct Handle: @unchecked Sendable {
         let pointer: OpaquePointer
     }
 
-    private let handle: Handle
+    let handle: Handle
     /// How many messages in a row had no answer, by their stream.
     private let unanswered = Mutex<[String: Int]>([:])
 
@@ -237,14 +237,14 @@ public final class NATSConnection: Sendable {
 
     // MARK: Calls
 
-    private func call(_ body: (inout ptt_nats_failure) -> Bool) throws(NATSError) {
+    func call(_ body: (inout ptt_nats_failure) -> Bool) throws(NATSError) {
         var failure = ptt_nats_failure()
         guard body(&failure) else { throw NATSError(failure) }
     }
 
-    private typealias Reading = (inout ptt_nats_failure, @escaping ptt_nats_reader, UnsafeMutableRawPointer) -> Bool
+    typealias Reading = (inout ptt_nats_failure, @escaping ptt_nats_reader, UnsafeMutableRawPointer) -> Bool
 
-    private func messages(_ body: Reading) throws(NATSError) -> [NATSMessage] {
+    func messages(_ body: Reading) throws(NATSError) -> [NATSMessage] {
         var found: [NATSMessage] = []
         try call { failure in
             withUnsafeMutablePointer(to: &found) { found in
@@ -271,7 +271,7 @@ public final class NATSConnection: Sendable {
 }
 
 extension Duration {
-    fileprivate var wholeMilliseconds: Int64 {
+    var wholeMilliseconds: Int64 {
         let (seconds, attoseconds) = components
         return max(1, seconds * 1_000 + attoseconds / 1_000_000_000_000_000)
     }

@@ -13,6 +13,8 @@ public struct NATSError: Error, Equatable, Sendable, CustomStringConvertible {
         case refused
         /// No answer came in time. What was asked may have been done all the same.
         case noAnswer
+        /// Nobody is there to answer. Nothing was done.
+        case noResponder
         /// JetStream cannot do it now: too few servers are there, or they have not agreed on a leader yet.
         case unavailable
         /// The servers have no JetStream, or fewer than the replicas that were asked for.
@@ -86,6 +88,8 @@ public struct NATSError: Error, Equatable, Sendable, CustomStringConvertible {
         case .unreachable: "no NATS server can be reached (\(why)); see whether they run, and 'servers' in [cluster]"
         case .refused: "the NATS servers refuse this relay (\(why)); see 'servers', 'credentials' and 'ca' in [cluster]"
         case .noAnswer: "the NATS servers do not answer (\(why))"
+        case .noResponder:
+            "no other relay answers by way of NATS (\(why)); see whether it runs, and whether NATS lets its user subscribe"
         case .unavailable:
             "JetStream is not available now (\(why)): too few NATS servers run, or they look for a leader"
         case .unsuitable:

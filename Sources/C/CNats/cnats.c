@@ -16,11 +16,14 @@ static const char library_name[] = PTT_LIBRARY(NATS_VERSION_MAJOR, NATS_VERSION_
     F(natsOptions_Create) F(natsOptions_Destroy) F(natsOptions_SetServers) F(natsOptions_SetName) F(natsOptions_SetTimeout) \
     F(natsOptions_SetUserCredentialsFromFiles) F(natsOptions_LoadCATrustedCertificates) F(natsOptions_SetSecure) \
     F(natsOptions_SetMaxReconnect) F(natsOptions_SetReconnectWait) F(natsOptions_SetReconnectBufSize) F(natsOptions_SetPingInterval) \
-    F(natsOptions_SetMaxPingsOut) F(natsOptions_SetErrorHandler) F(natsConnection_Connect) F(natsConnection_Destroy) \
+    F(natsOptions_SetMaxPingsOut) F(natsOptions_SetErrorHandler) F(natsOptions_SetSendAsap) F(natsOptions_SetWriteDeadline) \
+    F(natsConnection_Connect) F(natsConnection_Close) F(natsConnection_Destroy) \
     F(natsConnection_RequestString) F(natsConnection_GetMaxPayload) F(natsConnection_JetStream) F(jsCtx_Destroy) F(jsOptions_Init) F(jsPubOptions_Init) \
     F(jsStreamConfig_Init) F(js_AddStream) F(js_GetStreamInfo) F(jsStreamInfo_Destroy) F(js_PurgeStream) F(js_Publish) F(jsPubAck_Destroy) \
     F(js_GetMsg) F(js_GetLastMsg) F(natsMsg_Destroy) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsg_GetSequence) F(natsStatus_GetText) \
-    F(nats_GetLastError)
+    F(nats_GetLastError) F(natsConnection_Request) F(natsConnection_Publish) F(natsConnection_FlushTimeout) F(natsConnection_Subscribe) \
+    F(natsSubscription_SetOnCompleteCB) F(natsSubscription_SetPendingLimits) F(natsSubscription_Unsubscribe) F(natsSubscription_Destroy) \
+    F(natsMsg_GetReply)
 
 #define DECLARE(name) __typeof__(&name) name;
 static struct { FUNCTIONS(DECLARE) } nats;
@@ -45,6 +48,15 @@ const char *ptt_nats_missing(void) {
 struct ptt_nats {
     natsConnection *connection;
     jsCtx *stream_context;
+    // Subscriptions that have ended (ptt_nats_unsubscribe).
+    pthread_mutex_t lock;
+    struct ptt_nats_subscription *ended;
+    unsigned int ended_count;
+};
+
+struct ptt_nats_subscription {
+    natsSubscription *subscription;
+    struct ptt_nats_subscription *next;
 };
 
 static bool fail(struct ptt_nats_failure *failure, natsStatus status, jsErrCode code) {
@@ -78,6 +90,11 @@ struct ptt_nats *ptt_nats_connect(const struct ptt_nats_options *given, struct p
     SET(nats.natsOptions_SetPingInterval(options, 1000));
     SET(nats.natsOptions_SetMaxPingsOut(options, 2));
     SET(nats.natsOptions_SetErrorHandler(options, ignore, NULL));
+    // An answer is waited for: it does not wait for others to be sent with.
+    SET(nats.natsOptions_SetSendAsap(options, true));
+    // A server that stands still reads nothing. What does not fit into the socket's buffer would wait for ever, and everybody else for it,
+    // pings included, by which the server would be found out.
+    SET(nats.natsOptions_SetWriteDeadline(options, 5000));
     if (given->name) SET(nats.natsOptions_SetName(options, given->name));
     if (given->credentials) SET(nats.natsOptions_SetUserCredentialsFromFiles(options, given->credentials, NULL));
     if (given->encrypts) SET(nats.natsOptions_SetSecure(options, true));
@@ -90,14 +107,27 @@ struct ptt_nats *ptt_nats_connect(const struct ptt_nats_options *given, struct p
         nats.jsCtx_Destroy(context);
         nats.natsConnection_Destroy(connection);
     } else {
-        *result = (struct ptt_nats){connection, context};
+        *result = (struct ptt_nats){.connection = connection, .stream_context = context};
+        pthread_mutex_init(&result->lock, NULL);
     }
     nats.natsOptions_Destroy(options);
     return result;
 }
 
+static void destroy(struct ptt_nats_subscription *subscriptions) {
+    for (struct ptt_nats_subscription *next; subscriptions; subscriptions = next) {
+        next = subscriptions->next;
+        nats.natsSubscription_Destroy(subscriptions->subscription);
+        free(subscriptions);
+    }
+}
+
 void ptt_nats_close(struct ptt_nats *connection) {
     nats.jsCtx_Destroy(connection->stream_context);
+    // Joins the thread that reads, which may still look at a subscription (ptt_nats_unsubscribe).
+    nats.natsConnection_Close(connection->connection);
+    destroy(connection->ended);
+    pthread_mutex_destroy(&connection->lock);
     nats.natsConnection_Destroy(connection->connection);
     free(connection);
 }
@@ -235,4 +265,101 @@ bool ptt_nats_subjects(struct ptt_nats *connection, const char *stream, const ch
     }
     nats.jsStreamInfo_Destroy(info);
     return true;
+}
+
+bool ptt_nats_send(struct ptt_nats *connection, const char *subject, const void *bytes, int count, struct ptt_nats_failure *failure) {
+    natsStatus status = nats.natsConnection_Publish(connection->connection, subject, bytes, count);
+    return status == NATS_OK || fail(failure, status, 0);
+}
+
+bool ptt_nats_request(struct ptt_nats *connection, const char *subject, const void *bytes, int count, int64_t wait, ptt_nats_reader reader,
+                      void *context, struct ptt_nats_failure *failure) {
+    natsMsg *message = NULL;
+    natsStatus status = nats.natsConnection_Request(&message, connection->connection, subject, bytes, count, wait);
+    return hand_over(status, 0, message, reader, context, failure);
+}
+
+// Lives until libnats has handed over the subscription's last message.
+struct delivery {
+    ptt_nats_receiver receiver;
+    ptt_nats_end end;
+    void *context;
+};
+
+static void deliver(natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *closure) {
+    (void)connection, (void)subscription;
+    const struct delivery *delivery = closure;
+    if (!message) return;
+    delivery->receiver(delivery->context, nats.natsMsg_GetData(message), nats.natsMsg_GetDataLength(message), nats.natsMsg_GetReply(message));
+    nats.natsMsg_Destroy(message);
+}
+
+static void end_delivery(void *closure) {
+    struct delivery *delivery = closure;
+    delivery->end(delivery->context);
+    free(delivery);
+}
+
+struct ptt_nats_subscription *ptt_nats_subscribe(struct ptt_nats *connection, const char *subject, int waiting_maximum, int bytes_maximum,
+                                                 int64_t wait, ptt_nats_receiver receiver, ptt_nats_end end, void *context,
+                                                 struct ptt_nats_failure *failure) {
+    struct ptt_nats_subscription *result = malloc(sizeof *result);
+    struct delivery *delivery = malloc(sizeof *delivery);
+    natsStatus status = NATS_NO_MEMORY;
+    if (result && delivery) {
+        *result = (struct ptt_nats_subscription){NULL, NULL};
+        *delivery = (struct delivery){receiver, end, context};
+        status = nats.natsConnection_Subscribe(&result->subscription, connection->connection, subject, deliver, delivery);
+    }
+    if (status != NATS_OK) {
+        // No message can have come, so nobody looks at it.
+        fail(failure, status, 0);
+        free(delivery);
+        free(result);
+        end(context);
+        return NULL;
+    }
+    status = nats.natsSubscription_SetOnCompleteCB(result->subscription, end_delivery, delivery);
+    // Where this fails, the connection has been closed for good meanwhile, and nothing says when the last message is handed over:
+    // `delivery` stays for ever.
+    SET(nats.natsSubscription_SetPendingLimits(result->subscription, waiting_maximum, bytes_maximum));
+    if (status != NATS_OK) {
+        fail(failure, status, 0);
+        ptt_nats_unsubscribe(connection, result);
+        return NULL;
+    }
+    // Once the server answers, it knows the subscription. Without a connection it is told when there is one.
+    nats.natsConnection_FlushTimeout(connection->connection, wait);
+    return result;
+}
+
+// How many subscriptions that have ended are kept, and how long a server may take to answer then, in milliseconds.
+#define ENDED_MAXIMUM 8
+#define ENDED_WAIT 1000
+
+void ptt_nats_unsubscribe(struct ptt_nats *connection, struct ptt_nats_subscription *subscription) {
+    nats.natsSubscription_Unsubscribe(subscription->subscription);
+    // The thread of libnats 3.4 that reads looks a subscription up, and takes hold of it only later (natsConn_processMsg; not so in 3.6): it
+    // must not go meanwhile. Once that thread reads the server's answer to something that is asked now, it has let go of those that have
+    // ended before. That is asked for several at once, as it takes a while.
+    struct ptt_nats_subscription *ended = NULL;
+    pthread_mutex_lock(&connection->lock);
+    subscription->next = connection->ended;
+    connection->ended = subscription;
+    if (++connection->ended_count % ENDED_MAXIMUM == 0) {
+        ended = connection->ended;
+        connection->ended = NULL;
+    }
+    pthread_mutex_unlock(&connection->lock);
+    if (!ended) return;
+    if (nats.natsConnection_FlushTimeout(connection->connection, ENDED_WAIT) == NATS_OK) {
+        destroy(ended);
+        return;
+    }
+    struct ptt_nats_subscription *last = ended;
+    while (last->next) last = last->next;
+    pthread_mutex_lock(&connection->lock);
+    last->next = connection->ended;
+    connection->ended = ended;
+    pthread_mutex_unlock(&connection->lock);
 }

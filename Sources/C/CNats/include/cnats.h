@@ -91,3 +91,26 @@ bool ptt_nats_read_last(struct ptt_nats *connection, const char *stream, const c
 /// Hands over the subjects of a stream that match `filter`, one by one, as bytes.
 bool ptt_nats_subjects(struct ptt_nats *connection, const char *stream, const char *filter, int64_t wait, ptt_nats_reader reader,
                        void *context, struct ptt_nats_failure *failure);
+
+// Messages that no stream keeps.
+
+/// Sends a message at once. Whether anybody gets it, nobody says.
+bool ptt_nats_send(struct ptt_nats *connection, const char *subject, const void *bytes, int count, struct ptt_nats_failure *failure);
+/// Sends a message, and hands over the first answer.
+bool ptt_nats_request(struct ptt_nats *connection, const char *subject, const void *bytes, int count, int64_t wait, ptt_nats_reader reader,
+                      void *context, struct ptt_nats_failure *failure);
+
+/// A subscription. It outlives a lost connection.
+struct ptt_nats_subscription;
+/// Called for each message, one after the other, on a thread of libnats. `reply` is where an answer is to be sent; NULL: none is wanted.
+typedef void (*ptt_nats_receiver)(void *context, const void *bytes, int count, const char *reply);
+/// Called once, when `receiver` is not called any more.
+typedef void (*ptt_nats_end)(void *context);
+/// Hands over what comes for `subject`. Of messages that wait for `receiver`, at most so many, with at most so many bytes, are kept; others
+/// are dropped. Waits at most `wait` ms for the server to know. NULL: `failure` says why; `end` is called then, too.
+struct ptt_nats_subscription *ptt_nats_subscribe(struct ptt_nats *connection, const char *subject, int waiting_maximum, int bytes_maximum,
+                                                 int64_t wait, ptt_nats_receiver receiver, ptt_nats_end end, void *context,
+                                                 struct ptt_nats_failure *failure);
+/// Ends a subscription, before its connection is closed. `receiver` may still be at work; once it is not, `end` is called. Each eighth time
+/// it waits for the server, at most a second.
+void ptt_nats_unsubscribe(struct ptt_nats *connection, struct ptt_nats_subscription *subscription);
