@@ -128,7 +128,7 @@ public struct MemberRecord: Sendable, Hashable {
 }
 
 /// Why a device is not made a member.
-public enum EnrolmentRefusal: Sendable, Hashable {
+public enum EnrolmentRefusal: String, Sendable, Hashable {
     /// No such channel, or the secret is of no invitation to it.
     case unknown
     /// The invitation was withdrawn.

@@ -68,10 +68,14 @@ extension RelayStore {
     ///   - place: Where the file is in the log then.
     ///   - isBeginning: Whether they are changes to none. Then there must be no channels, or those of an earlier place in the same cluster,
     ///     which they replace.
+    /// - Returns: Whose records they have changed; everything, if they are a beginning.
     /// - Throws: `RelayStoreError.differs` where the file does not fit the log.
-    public func apply(_ changes: [[UInt8]], upTo place: LogPlace, isBeginning: Bool = false) throws(RelayStoreError) {
+    @discardableResult
+    public func apply(
+        _ changes: [[UInt8]], upTo place: LogPlace, isBeginning: Bool = false
+    ) throws(RelayStoreError) -> RecordChanges {
         _ = try nodeIdentifier()
-        try writeAlone { db in
+        return try writeAlone { db in
             let known = try Self.logPlace(db)
             if isBeginning {
                 let isOfCluster = known.map { $0.cluster == place.cluster && $0.position < place.position } ?? false
@@ -83,13 +87,19 @@ extension RelayStore {
             } else if known?.cluster != place.cluster {
                 throw RelayStoreError.differs("it is of another cluster")
             }
-            do throws(DatabaseError) {
-                for changes in changes { try db.apply(changes) }
-            } catch {
-                guard error.kind == .conflict else { throw error }
-                throw RelayStoreError.differs("a change of another node does not fit it")
+            var touched = RecordChanges(isEverything: isBeginning)
+            for changes in changes {
+                // Each before it is applied: it may change rows that the one before has made, and that a later one removes.
+                try touched.insertRows(of: changes, appliedTo: db)
+                do throws(DatabaseError) {
+                    try db.apply(changes)
+                } catch {
+                    guard error.kind == .conflict else { throw error }
+                    throw RelayStoreError.differs("a change of another node does not fit it")
+                }
             }
             try Self.set(place, db)
+            return touched
         }
     }
 
