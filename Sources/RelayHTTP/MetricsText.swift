@@ -129,6 +129,9 @@ public enum MetricsText {
         text.counter("protocol_violations_total", "Connections closed for them.", counters.protocolViolations)
         text.counter("joins_refused_total", "Joins refused.", counters.joinsRefused)
         text.counter(
+            "joins_sent_on_total", "Clients sent to the relay of the cluster that serves their channel.",
+            counters.joinsSentOn)
+        text.counter(
             "invitation_requests_total", "Requests of strangers for the invitation to an open channel.",
             [(["result": "given"], counters.invitationsGiven), (["result": "refused"], counters.invitationsRefused)]
                 .map { ($0.0, Double($0.1)) })

@@ -49,17 +49,23 @@ extension RelayServer {
 
     /// Serves one more channel, or one that nobody has joined with another configuration.
     ///
+    /// - Parameters:
+    ///   - members: The members of one more channel, removed ones included.
+    ///   - isPaused: Whether nobody is granted its floor until `resume`.
     /// - Returns: Whether it is served so; false at the limit of channels, or when members are on it.
-    public func serve(_ channel: RelayChannelConfiguration) async -> Bool {
+    public func serve(
+        _ channel: RelayChannelConfiguration, members: [MemberID: RelayMembership] = [:], isPaused: Bool = false
+    ) async -> Bool {
         guard let engine else { return false }
         let directory = engine.exchange.directory
         guard directory.configuration(of: channel.id) != channel else { return true }
         if directory.count < engine.exchange.limits.channels, let shard = directory.add(channel, isServed: false) {
-            let isTaken = await ask(engine, shard) { $0.serve(channel) } ?? false
+            let isTaken =
+                await ask(engine, shard) { $0.serve(channel, members: members, isPaused: isPaused) } ?? false
             directory.serve(channel.id, isTaken: isTaken)
             return isTaken
         }
-        guard await ask(channel.id, { $0.serve(channel) }) == true else { return false }
+        guard await ask(channel.id, { $0.serve(channel, members: [:], isPaused: false) }) == true else { return false }
         directory.change(channel.id) { $0 = channel }
         return true
     }
@@ -103,6 +109,11 @@ extension RelayServer {
         engine?.exchange.directory.configurations ?? []
     }
 
+    /// A channel as it is configured now; nil: it is not served.
+    public func configuration(of channel: ChannelID) -> RelayChannelConfiguration? {
+        engine?.exchange.directory.configuration(of: channel)
+    }
+
     /// The statistics of one channel; nil when it is not served.
     public func statistics(of channel: ChannelID) async -> RelayStatistics.Channel? {
         await ask(channel) { $0.core.statistics(of: channel) } ?? nil
@@ -111,6 +122,38 @@ extension RelayServer {
     /// The members that are connected to `channel`, by the names that they have now; nil when it is not served.
     public func connectedMembers(of channel: ChannelID) async -> [MemberID: DisplayName]? {
         await ask(channel) { $0.core.connectedMembers(of: channel) } ?? nil
+    }
+
+    // MARK: Channels of a cluster
+
+    /// Members of channels that other relays serve are sent there from now on.
+    public func setPlaces(_ places: ChannelPlaces) {
+        configuration.places = places
+        engine?.handle(.setPlaces(places))
+    }
+
+    /// See `RelayCore.pause`; nil: the relay ends.
+    public func pause(_ channels: [ChannelID]) async -> Set<ChannelID>? {
+        guard let engine else { return nil }
+        var busy: Set<ChannelID> = []
+        for (shard, own) in engine.byShard(channels) {
+            guard let further = await ask(engine, shard, { $0.pause(own) }) else { return nil }
+            busy.formUnion(further)
+        }
+        return busy
+    }
+
+    /// Nobody else has a say on the channels any more: requests for their floors that wait are looked at.
+    public func resume(_ channels: [ChannelID]) { engine?.handle(.resume(channels)) }
+
+    /// Another relay serves the channels from now on: their members go there, each channel's when nobody talks on it. Those are told to
+    /// `onMove` then.
+    public func move(_ channels: [ChannelID], to place: RelayPlace) { engine?.handle(.move(channels, to: place)) }
+
+    /// Whom `move` tells, on the relay's loop.
+    public func onMove(_ handler: @escaping @Sendable ([ChannelID]) -> Void) {
+        moveHandler = handler
+        engine?.movedHandler = handler
     }
 
     // MARK: Questions to the shards

@@ -27,6 +27,8 @@ public struct RelayServerConfiguration: Sendable {
     public var enrol: (@Sendable (ConnectionID, RelayEnrolment) -> Void)?
     /// Whether clients can register push tokens: whether somebody is going to call `RelayServer.push`.
     public var acceptsPushes = false
+    /// Where channels of the cluster are that other relays serve.
+    public var places = ChannelPlaces.alone
     /// Threads that have a socket on the port, a share of the connections and a share of the channels each, 1 to `workersMaximum`.
     /// With one, everything is on the relay's own loop. See `workers(forProcessors:)`.
     public var workers = 1
@@ -140,10 +142,11 @@ public actor RelayServer {
     /// Jobs of the actor run on the loop.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private var configuration: RelayServerConfiguration
+    var configuration: RelayServerConfiguration
     private let logger: Logger
     var engine: RelayEngine?
     private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
+    var moveHandler: (@Sendable ([ChannelID]) -> Void)?
     private var waiters: [CheckedContinuation<Void, Never>] = []
     private var drains: [CheckedContinuation<Void, Never>] = []
     private var lastCounters = RelayCounters()
@@ -194,6 +197,7 @@ public actor RelayServer {
         }
         let engine = try makeEngine(address)
         engine.milestoneHandler = milestoneHandler
+        engine.movedHandler = moveHandler
         engine.drainedHandler = { [weak self] in self?.assumeIsolated { $0.endDrains() } }
         self.engine = engine
         logger.info(

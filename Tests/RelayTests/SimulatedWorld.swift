@@ -251,7 +251,7 @@ final class SimulatedWorld {
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
             case .forward(let packet, _, let talker, _): forward(packet, except: talker)
             case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): sendAnswer(bytes, to: id)
-            case .enrol, .pushes: break  // Its roster is open, and its rules are in one piece.
+            case .enrol, .pushes, .moved: break  // Its roster is open, and its rules are in one piece.
             case .note(.burstEnded(_, let burst)): noteEnd(of: burst)
             case .note: break
             }

@@ -334,6 +334,10 @@ public struct RelayClientCore {
             // The relay ends the connection when it is time: not in the middle of what is said.
             places.follow(to: place)
             return []
+        case .successor(let place) where link.isJoining:
+            // Another relay of the cluster serves the channel.
+            places.follow(to: place)
+            return steer(.sentOn, at: now)
         default:
             guard session != nil else { return unexpected("a message without a membership", at: now) }
             return receiveInChannel(message, at: now)

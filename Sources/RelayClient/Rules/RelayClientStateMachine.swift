@@ -30,6 +30,8 @@ public struct RelayClientStateMachine: Sendable {
         case networkChanged
         /// The relay is somewhere else than where it is looked for.
         case relayFound
+        /// The relay that is reached does not serve the channel, and has named the one that does.
+        case sentOn
         /// Its name has so many addresses that this machine has a way to.
         case addressesFound(Int)
         /// Somebody speaks, and has a moment for the link to come.
@@ -107,6 +109,10 @@ public struct RelayClientStateMachine: Sendable {
     private var addresses = 1
     /// The attempt at one of them has failed, and the next one has its turn at once.
     private var isBetweenAddresses = false
+    /// How often relays have named others since the link was ready.
+    private var timesSentOn = 0
+    /// More often in a row a wait is between.
+    static let timesSentOnMaximum = 4
 
     /// A link that is not started.
     public init() {}
@@ -174,7 +180,7 @@ public struct RelayClientStateMachine: Sendable {
             return joinSent ? [] : [.sendJoin]
         case (.joining, .welcomed(let name)):
             state = .ready
-            failures = 0
+            (failures, timesSentOn) = (0, 0)
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
@@ -195,6 +201,13 @@ public struct RelayClientStateMachine: Sendable {
         case (.waiting(_, isFirm: false), .relayFound):
             failures = 0
             return connect(at: now)
+        case (.joining, .sentOn):
+            timesSentOn += 1
+            guard timesSentOn <= Self.timesSentOnMaximum else {
+                return lose(.busy("the relays send this end to each other"), closing: .joinRefused, at: now)
+            }
+            isBetweenAddresses = true
+            return [.close(.none)] + connect(at: now)
         case (_, .addressesFound(let count)):
             addresses = max(1, count)
             if case .connecting(let deadline, let joinSent) = state {
@@ -218,7 +231,8 @@ public struct RelayClientStateMachine: Sendable {
         case (.connecting, .violation(let what)), (.joining, .violation(let what)), (.ready, .violation(let what)):
             return lose(.protocolViolation(what), closing: .protocolViolation, at: now)
         case (.joining, .connected), (.ready, .connected), (.ready, .deadline), (.ready, .welcomed),
-            (.ready, .refused), (.connecting, .welcomed), (.connecting, .refused), (_, .earlyDataOffered),
+            (.ready, .refused), (.ready, .sentOn), (.connecting, .sentOn), (.connecting, .welcomed),
+            (.connecting, .refused), (_, .earlyDataOffered),
             (_, .joinLost),
             (_, .networkChanged), (_, .relayFound), (_, .wanted),
             (.waiting, _):
@@ -309,6 +323,7 @@ public struct RelayClientStateMachine: Sendable {
         let wait = isNextTurn ? minimum : max(minimum, backoff)
         // A closed port is no news before each address had its turn; silence is, for it takes its time.
         if case .connecting = state { isBetweenAddresses = isNextTurn && now - attemptedAt < Self.refusalTime }
+        timesSentOn = 0
         // Beyond the longest wait, still one wait for each round of the addresses.
         failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
         state = seededFault("a-lost-link-is-not-made-again") ? .halted : .waiting(until: now + wait, isFirm: isFirm)

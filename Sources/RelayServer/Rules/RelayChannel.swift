@@ -24,6 +24,10 @@ struct RelayChannel: Sendable {
     private var closesAt: Instant?
     /// Whether they go to another relay then.
     private var hasSuccessor = false
+    /// Whether nobody is granted the floor for now, because another relay may have a say: requests wait.
+    private(set) var isPaused = false
+    /// Those that wait, in the order in which they came, one of each connection.
+    private var pausedRequests: [(id: ConnectionID, request: ClientMessage.FloorRequest)] = []
     private let limits: RelayLimits
 
     init(
@@ -135,6 +139,7 @@ struct RelayChannel: Sendable {
         shared.secrets.release(ssrc)
         // Held up, the relay may hear of the end of a member whose turn has come before: all is told in the order in which it was due.
         let overdue = endOverdue(at: now)
+        pausedRequests.removeAll { $0.id == id }
         return overdue + members.remove(id) + apply(.left(ssrc: ssrc), at: now) + succession.withdraw(id, configuration)
     }
 
@@ -177,6 +182,7 @@ struct RelayChannel: Sendable {
             return endOverdue(at: now) + members.hears(id, at: now) + ask(request, from: id, &shared, at: now)
         case .floorRelease(let release):
             let ssrc = member.ssrc
+            pausedRequests.removeAll { $0.id == id && $0.request.requestID == release.requestID }
             return apply(
                 .release(ssrc: ssrc, requestID: release.requestID, lastSequence: release.lastSequence), at: now)
         case .receptionReport(let report):
@@ -224,6 +230,11 @@ struct RelayChannel: Sendable {
         }
         guard request.requestID > member.floor.lastRequestID else {
             return shared.violates(id, "a floor request that is not newer than the last")
+        }
+        if isPaused {
+            pausedRequests.removeAll { $0.id == id }
+            pausedRequests.append((id, request))
+            return []
         }
         // It asks the successor, when its connection is closed.
         if isSendingOn(request) { return [] }
@@ -274,6 +285,22 @@ struct RelayChannel: Sendable {
         configuration.retention = retention
         store.set(retention, at: now)
         return []
+    }
+
+    // MARK: Moves
+
+    /// Whether somebody talks, or waits for it.
+    var isBusy: Bool { floor.holder != nil || !floor.waiting.isEmpty }
+
+    /// Requests for the floor wait until `resume`, or until the members have gone to another relay.
+    mutating func pause() { isPaused = true }
+
+    /// The requests that wait are looked at, and all further ones at once.
+    mutating func resume(_ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
+        isPaused = false
+        let requests = pausedRequests
+        pausedRequests = []
+        return requests.flatMap { ask($0.request, from: $0.id, &shared, at: now) }
     }
 
     /// Decides on a packet of a member; it is kept when it is forwarded.
@@ -341,7 +368,7 @@ struct RelayChannel: Sendable {
     mutating func drain(to successor: RelayPlace?, at now: Instant) -> [RelayAction] {
         // Held up, the relay may be told to drain after the turn of somebody who waits has come.
         var actions = endOverdue(at: now)
-        closesAt = successor == nil ? now : now + RelayCore.closingTime
+        closesAt = successor == nil || isDeserted ? now : now + RelayCore.closingTime
         hasSuccessor = successor != nil
         if let successor, !isDeserted { actions.append(.send(.successor(successor), to: everyone)) }
         // From behind, so that nobody moves up only to be turned away.
@@ -373,6 +400,7 @@ struct RelayChannel: Sendable {
         store.removeAll()
         succession = ChannelSuccession()
         (closesAt, hasSuccessor) = (nil, false)
+        (isPaused, pausedRequests) = (false, [])
         return gone
     }
 

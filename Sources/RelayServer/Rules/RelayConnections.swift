@@ -88,9 +88,13 @@ struct RelayConnections: Sendable {
         }.keys.sorted()
     }
 
-    /// The connections that were welcomed for their early data and have not completed their handshake, the oldest first.
-    var welcomedEarly: [ConnectionID] {
-        known.filter { if case .greeted(.welcomed) = $0.value.state { true } else { false } }.keys.sorted()
+    /// The connections that were welcomed for their early data, to that channel or to any, and have not completed their handshake, the oldest
+    /// first.
+    func welcomedEarly(to channel: Int? = nil) -> [ConnectionID] {
+        known.filter {
+            guard case .greeted(.welcomed(let welcome)) = $0.value.state else { return false }
+            return channel == nil || channel == welcome.channel
+        }.keys.sorted()
     }
 
     /// A connection was made; false: there are too many.

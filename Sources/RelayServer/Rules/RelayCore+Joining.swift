@@ -8,6 +8,8 @@ extension RelayCore {
         case refused(JoinRefusal, String)
         /// It is not a member; its invitation may make it one.
         case unknown
+        /// Another relay of the cluster serves the channel.
+        case elsewhere(RelayPlace)
         static let notInvited = refused(.notInvited, "no such channel, or the invitation does not open it")
     }
 
@@ -20,6 +22,7 @@ extension RelayCore {
         } catch {
             switch error {
             case .unknown: return enrol(join, id, memberID, at: now)
+            case .elsewhere(let place): return shared.sendOn(id, to: place, at: now)
             case .refused(let cause, let phrase): return shared.refuse(id, cause, phrase, at: now)
             }
         }
@@ -46,7 +49,7 @@ extension RelayCore {
         guard join.protocolVersion == RelayProtocolLimits.version else {
             throw .refused(.unsupportedVersion, "the relay speaks version \(RelayProtocolLimits.version)")
         }
-        guard let number else { throw .notInvited }
+        guard let number, !moving.contains(number) else { throw absence(of: join.channel) }
         guard let membership = roster[join.channel, member] else {
             guard roster.isOpen else { throw .unknown }
             guard channels[number].configuration.token == join.token else { throw .notInvited }
@@ -55,6 +58,17 @@ extension RelayCore {
         // Who is a member is known by its key: the token may have been withdrawn since.
         guard !membership.isRevoked else { throw .refused(.revoked, "the member was removed from the channel") }
         return number
+    }
+
+    /// Why nobody is let in to a channel that is not served here.
+    private func absence(of channel: ChannelID) -> Rejection {
+        switch places[channel] {
+        case .alone: .notInvited
+        // The records of the cluster may have it before this relay has.
+        case .here: roster.isOpen || numbers[channel] != nil ? .refused(.relayBusy, Self.moves) : .unknown
+        case .elsewhere(let place): .elsewhere(place)
+        case .nowhere: .refused(.relayBusy, "no relay of the cluster serves the channel at the moment")
+        }
     }
 
     private mutating func refuseAsFull(_ id: ConnectionID, at now: Instant) -> [Action] {
@@ -95,6 +109,10 @@ extension RelayCore {
         _ join: ClientMessage.Join, _ id: ConnectionID, _ memberID: MemberID, at now: Instant
     ) -> [Action] {
         if seededFault("an-early-join-is-a-member-at-once") { return self.join(join, id, memberID, at: now) }
+        // Nothing that others notice depends on where a client is sent.
+        if case .elsewhere(let place) = places[join.channel], numbers[join.channel] == nil, !isDraining {
+            return shared.sendOn(id, to: place, at: now)
+        }
         // A refusal is noted and counted, and a push-only client replaces an older one: both can wait for the handshake. So does who
         // has so much to be told of others that it must not come twice.
         guard let number = try? admit(join, id, memberID), !join.isPushOnly, channels[number].hasRoom(for: memberID),
@@ -166,6 +184,8 @@ extension RelayCore {
         }
         shared.connections.advance(id, to: .joining)
         switch verdict {
+        case .admitted where numbers[join.channel] == nil && places[join.channel] == .here:
+            return actions + shared.refuse(id, .relayBusy, "the relay is about to serve the channel", at: now)
         case .admitted: return actions + self.join(join, id, connection.member, at: now)
         case .refused(let cause, let phrase): return actions + shared.refuse(id, cause, phrase, at: now)
         }

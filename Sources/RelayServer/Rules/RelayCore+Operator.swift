@@ -48,8 +48,12 @@ extension RelayCore {
     /// Sends away those on channels where nobody talks any more, once the last word has reached them.
     mutating func closeQuietChannels(at now: Instant) -> [Action] {
         if seededFault("a-relay-that-drains-keeps-its-members") { return [] }
-        return takeTouched().filter { channels[$0].isClosing(at: now) }
-            .flatMap { dismiss($0, .goingDown, Self.goingDown, at: now) }
+        return takeTouched().filter { channels[$0].isClosing(at: now) }.flatMap { number in
+            guard moving.contains(number) else { return dismiss(number, .goingDown, Self.goingDown, at: now) }
+            let channel = channels[number].configuration.id
+            return dismiss(number, .goingDown, Self.moves, at: now)
+                + vacate(number, .goingDown, Self.moves, at: now) + [.moved(channel)]
+        }
     }
 
     /// Ends a channel for all its members, who do not come back.

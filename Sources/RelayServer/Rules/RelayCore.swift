@@ -14,6 +14,8 @@ public struct RelayCore: Sendable {
     static let closingTime: Duration = .milliseconds(500)
     /// The close reason for everybody.
     static let goingDown = "the relay is going down"
+    /// The close reason for those on a channel that another relay serves from now on.
+    static let moves = "another relay serves the channel now"
 
     /// The channels, in the order they came. Only `on` and `media` change one.
     private(set) var channels: [RelayChannel] = []
@@ -36,6 +38,10 @@ public struct RelayCore: Sendable {
     /// While it drains: the channels that somebody is on, and those that may have become quiet with the present event.
     private(set) var inhabited: Set<Int> = []
     private var touched: Set<Int> = []
+    /// The channels that go to another relay when nobody talks on them.
+    private(set) var moving: Set<Int> = []
+    /// Where the channels are that this relay does not serve.
+    var places = ChannelPlaces.alone
     private(set) var isShuttingDown = false
     /// Invitations that may still be given to strangers who ask.
     private var invitations: TokenBucket
@@ -98,15 +104,49 @@ public struct RelayCore: Sendable {
     /// Serves a channel no more: it ends for everybody on it, and its number is free for another one.
     private mutating func remove(_ channel: ChannelID, _ phrase: String, at now: Instant) -> [Action] {
         guard let number = numbers[channel] else { return [] }
-        var actions = end(channel, phrase, at: now)
+        return end(channel, phrase, at: now) + vacate(number, .channelEnded, phrase, at: now)
+    }
+
+    /// Nobody is on the channel of that number any more, which is free for another one.
+    mutating func vacate(_ number: Int, _ code: RelayCloseCode, _ phrase: String, at now: Instant) -> [Action] {
+        let channel = channels[number].configuration.id
+        var actions: [Action] = []
         // A handshake that is not complete must not end in the channel that gets the number.
         for id in shared.connections.halfway(to: number) {
-            actions += [.close(id, .channelEnded, phrase)] + remove(id, at: now)
+            actions += [.close(id, code, phrase)] + remove(id, at: now)
         }
         numbers[channel] = nil
         deadlines[number] = nil
+        moving.remove(number)
         vacant.append(number)
         roster.forget(channel)
+        return actions
+    }
+
+    // MARK: Moves
+
+    /// Nobody is granted the floor of these channels any more, until they are moved or resumed: another relay is about to have a say. Those
+    /// on which somebody talks or waits go on as before, since that one is told of them.
+    ///
+    /// - Returns: The channels that go on.
+    public mutating func pause(_ channels: [ChannelID]) -> Set<ChannelID> {
+        var busy: Set<ChannelID> = []
+        for channel in channels {
+            guard let number = numbers[channel] else { continue }
+            if self.channels[number].isBusy { busy.insert(channel) } else { self.channels[number].pause() }
+        }
+        return busy
+    }
+
+    private mutating func move(_ channels: [ChannelID], to place: RelayPlace, at now: Instant) -> [Action] {
+        guard !isDraining else { return [] }
+        var actions: [Action] = []
+        for number in channels.compactMap({ numbers[$0] }) where !moving.contains(number) {
+            moving.insert(number)
+            let early = shared.connections.welcomedEarly(to: number)
+            if !early.isEmpty { actions.append(.send(.successor(place), to: early)) }
+            actions += on(number, at: now) { channel, _ in channel.drain(to: place, at: now) }
+        }
         return actions
     }
 
@@ -115,11 +155,18 @@ public struct RelayCore: Sendable {
 
     /// Serves another channel, or serves one that nobody has joined yet with another configuration.
     ///
+    /// - Parameters:
+    ///   - members: The members of another channel, removed ones included.
+    ///   - isPaused: Whether nobody is granted the floor of another channel until it is resumed.
     /// - Returns: Whether it is served that way now.
-    public mutating func serve(_ configuration: RelayChannelConfiguration) -> Bool {
+    public mutating func serve(
+        _ configuration: RelayChannelConfiguration, members: [MemberID: RelayMembership] = [:], isPaused: Bool = false
+    ) -> Bool {
         guard let number = numbers[configuration.id] else {
             guard numbers.count < limits.channels else { return false }
             add(configuration)
+            for (member, membership) in members { roster.readmit(member, to: configuration.id, as: membership) }
+            if isPaused, let number = numbers[configuration.id] { channels[number].pause() }
             return true
         }
         if channels[number].configuration == configuration { return true }
@@ -149,7 +196,7 @@ public struct RelayCore: Sendable {
             if fullest == number { upkeep = channels[number].upkeep() }
         }
         deadlines[number] = upkeep.nextDeadline
-        if isDraining { noteWhileDraining(number) }
+        if isDraining { noteWhileDraining(number) } else if moving.contains(number) { touched.insert(number) }
         guard upkeep.isKeyUsedUp else { return [] }
         return renewMediaKey(number, at: now)
     }
@@ -176,7 +223,7 @@ public struct RelayCore: Sendable {
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         var actions = react(to: event, at: now)
-        if isDraining { actions += closeQuietChannels(at: now) }
+        if isDraining || !touched.isEmpty { actions += closeQuietChannels(at: now) }
         guard !forRegistry.isEmpty else { return actions }
         defer { forRegistry = [] }
         return actions + forRegistry.map { .pushes($0) }
@@ -222,12 +269,20 @@ public struct RelayCore: Sendable {
             guard !isDraining else { return [] }
             isDraining = true
             var actions: [Action] = []
-            let early = shared.connections.welcomedEarly
+            let early = shared.connections.welcomedEarly()
             if let successor, !early.isEmpty { actions.append(.send(.successor(successor), to: early)) }
             for number in channels.indices {
+                // Those that go to another relay are told where already.
+                guard !moving.contains(number) else { noteWhileDraining(number); continue }
                 actions += on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
             }
             return actions
+        case .move(let channels, let place): return move(channels, to: place, at: now)
+        case .resume(let channels):
+            return channels.compactMap { numbers[$0] }.flatMap { on($0, at: now) { $0.resume(&$1, at: now) } }
+        case .setPlaces(let places):
+            self.places = places
+            return []
         case .shutDown: return shutDown(at: now)
         case .deadline: return deadline(at: now)
         }

@@ -61,6 +61,12 @@ extension RelayCore {
         case push(ServerMessage.Push, to: ConnectionID)
         /// Drain the relay; its members continue at this address.
         case drain(to: RelayPlace?)
+        /// The channels go to another relay, which serves them from now on: each when nobody talks on it.
+        case move([ChannelID], to: RelayPlace)
+        /// Nobody else has a say on the channels any more: see `RelayCore.pause`.
+        case resume([ChannelID])
+        /// Where the channels of the cluster are that this relay does not serve.
+        case setPlaces(ChannelPlaces)
         /// The relay is going down.
         case shutDown
         /// `nextDeadline` has come, or may have.
@@ -89,6 +95,8 @@ extension RelayCore {
         case answerBurst(ConnectionID, BurstRequestID, [UInt8])
         /// For the registry of push tokens, which another shard has.
         case pushes(PushEvent)
+        /// The channel has gone to another relay, with all its members.
+        case moved(ChannelID)
         /// Tell the log.
         case note(RelayMilestone)
 

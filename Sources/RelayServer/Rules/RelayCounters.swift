@@ -40,6 +40,8 @@ public struct RelayCounters: Sendable, Equatable {
     public internal(set) var protocolViolations = 0
     /// Joins refused.
     public internal(set) var joinsRefused = 0
+    /// Clients that were sent to the relay of the cluster that serves their channel.
+    public internal(set) var joinsSentOn = 0
     /// Invitations to open channels that were given to those who asked.
     public internal(set) var invitationsGiven = 0
     /// Those that were not.
@@ -88,7 +90,8 @@ public struct RelayCounters: Sendable, Equatable {
     private static var fields: [WritableKeyPath<Self, Int>] {
         [
             \.packetsIn, \.packetsForwarded, \.packetsOut, \.packetsNotSent, \.strayPackets, \.messagesIn,
-            \.messagesUnknown, \.protocolViolations, \.joinsRefused, \.invitationsGiven, \.invitationsRefused,
+            \.messagesUnknown, \.protocolViolations, \.joinsRefused, \.joinsSentOn, \.invitationsGiven,
+            \.invitationsRefused,
             \.membersRevoked, \.listenersStopped, \.packetsRepaired, \.packetsSpare, \.repairsAnswered,
             \.repairsRefused, \.packetsSentAgain, \.burstsAnswered, \.burstsRefused, \.packetsReplayed, \.pushesIn,
             \.pushesAccepted,

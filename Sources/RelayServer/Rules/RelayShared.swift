@@ -51,6 +51,13 @@ struct RelayShared: Sendable {
         ]
     }
 
+    /// A client is told which relay serves its channel, and has a moment to read it.
+    mutating func sendOn(_ id: ConnectionID, to place: RelayPlace, at now: Instant) -> [RelayAction] {
+        counters.joinsSentOn += 1
+        connections.advance(id, to: .refused, until: now + limits.refusalTime)
+        return [.send(.successor(place), to: [id])]
+    }
+
     mutating func invite(_ id: ConnectionID, to channel: RelayChannelConfiguration, codeTag: [UInt8]? = nil)
         -> [RelayAction]
     {

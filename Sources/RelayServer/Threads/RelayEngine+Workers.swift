@@ -85,11 +85,13 @@ extension RelayEngine {
         }
 
         func core(of shard: Int) -> RelayCore {
-            RelayCore(
+            var core = RelayCore(
                 channels: channels[shard], limits: configuration.limits, timers: configuration.timers,
                 roster: count == 1 ? configuration.roster : configuration.roster.part(of: channels[shard].map(\.id)),
                 acceptsPushes: configuration.acceptsPushes, web: configuration.webPlace,
                 shard: .init(number: shard, count: count, census: census), startedAt: startedAt)
+            core.places = configuration.places
+            return core
         }
     }
 

@@ -13,6 +13,8 @@ import Synchronization
 final class RelayEngine: @unchecked Sendable {
     let loop: EventLoop
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
+    /// Told of channels that have gone to another relay.
+    var movedHandler: (@Sendable ([ChannelID]) -> Void)?
     /// Told when all have gone after `.drain`.
     var drainedHandler: (@Sendable () -> Void)?
     let startedAt = Instant.now
@@ -113,8 +115,20 @@ final class RelayEngine: @unchecked Sendable {
         case .drain:
             isDraining = true
             for worker in workers.reversed() { handle(event, on: worker.number) }
+        case .setPlaces:
+            for worker in workers.reversed() { handle(event, on: worker.number) }
+        case .move(let channels, let place):
+            for (shard, own) in byShard(channels) { handle(.move(own, to: place), on: shard) }
+        case .resume(let channels): for (shard, own) in byShard(channels) { handle(.resume(own), on: shard) }
         default:
             if let shard = event.channel.flatMap({ exchange.directory.shard(of: $0) }) { handle(event, on: shard) }
+        }
+    }
+
+    /// The channels that are served, by the shards that have them.
+    func byShard(_ channels: [ChannelID]) -> [Int: [ChannelID]] {
+        channels.reduce(into: [:]) { result, channel in
+            if let shard = exchange.directory.shard(of: channel) { result[shard, default: []].append(channel) }
         }
     }
 
@@ -175,6 +189,9 @@ final class RelayEngine: @unchecked Sendable {
             }
             enrol(id, enrolment)
         case .pushes(let event, let shard): workers.first?.shard?.take(event, from: shard)
+        case .moved(let channels):
+            for channel in channels { exchange.directory.remove(channel) }
+            movedHandler?(channels)
         case .drained(let shard):
             drainedShards.insert(shard)
             if isDrained { drainedHandler?() }
@@ -282,7 +299,7 @@ extension RelayCore.Event {
             .removeChannel(let channel, _), .renameChannel(let channel, _), .admit(_, _, let channel):
             channel
         case .greeted, .connected, .message, .unknownMessage, .violation, .disconnected, .pushes, .push, .drain,
-            .shutDown, .deadline:
+            .move, .resume, .setPlaces, .shutDown, .deadline:
             nil
         }
     }

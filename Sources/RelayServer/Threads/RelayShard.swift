@@ -58,8 +58,11 @@ final class RelayShard {
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
         if case .disconnected(let id) = event { forget(id) }
-        carryOut(core.handle(event, at: now), at: now)
+        let actions = core.handle(event, at: now)
+        carryOut(actions, at: now)
         arm()
+        let moved = actions.compactMap { action in if case .moved(let channel) = action { channel } else { nil } }
+        if !moved.isEmpty { tellFront(.moved(moved)) }
         guard core.isDrained, !hasDrained else { return }
         hasDrained = true
         tellFront(.drained(shard: number))
@@ -79,7 +82,14 @@ final class RelayShard {
     }
 
     /// Serves one more channel, or one that nobody has joined with another configuration. Returns whether it does.
-    func serve(_ configuration: RelayChannelConfiguration) -> Bool { core.serve(configuration) }
+    func serve(
+        _ configuration: RelayChannelConfiguration, members: [MemberID: RelayMembership], isPaused: Bool
+    ) -> Bool {
+        core.serve(configuration, members: members, isPaused: isPaused)
+    }
+
+    /// See `RelayCore.pause`.
+    func pause(_ channels: [ChannelID]) -> Set<ChannelID> { core.pause(channels) }
 
     // MARK: Reports
 
@@ -161,6 +171,7 @@ final class RelayShard {
             order(action, id)
         case .answerRepair(let id, _), .answerBurst(let id, _, _): order(action, id)
         case .pushes(let event): tellFront(.pushes(event, shard: number))
+        case .moved: break
         case .note(let milestone): tellFront(.note(milestone, now))
         }
     }

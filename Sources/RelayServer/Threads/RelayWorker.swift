@@ -126,7 +126,7 @@ final class RelayWorker: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 if let peer = peers[id] { _ = report(.burstNotTaken(id, request, bytes: bytes.count), of: peer) }
             }
-        case .startMedia, .stopMedia, .forward, .enrol, .pushes, .note: break  // The shard's.
+        case .startMedia, .stopMedia, .forward, .enrol, .pushes, .moved, .note: break  // The shard's.
         }
     }
 

@@ -395,7 +395,7 @@ final class SimulatedRelay {
         case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
         case .forward(let packet, let channel, let talker, _): forward(packet, channel: channel, except: talker)
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
-        case .enrol, .pushes: break  // Its roster is open, and its rules are in one piece.
+        case .enrol, .pushes, .moved: break  // Its roster is open, and its rules are in one piece.
         case .note(let milestone):
             if isReplaying, case .memberJoined = milestone {
                 world.fail("L", "somebody who has recorded a join takes the member's place")
