@@ -20,11 +20,16 @@ public struct ClusterAdministration: Sendable {
 
     /// Makes the cluster of the records of a relay that does not run.
     ///
+    /// - Parameter allServe: Whether all relays of the cluster are to serve.
     /// - Returns: The messages that it took.
     /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
-    public func importRecords(of store: RelayStore, as relay: ClusterIdentity, messageMaximum: Int? = nil) throws -> Int
-    {
-        for stream in [configuration.log, configuration.lease, configuration.state] {
+    public func importRecords(
+        of store: RelayStore, as relay: ClusterIdentity, allServe: Bool = false, messageMaximum: Int? = nil
+    ) throws -> Int {
+        var configuration = configuration
+        configuration.allServe = allServe
+        let streams = [configuration.log, configuration.lease, configuration.state]
+        for stream in allServe ? streams + [configuration.shares] : streams {
             try connection.add(stream, wait: Self.wait)
         }
         guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
@@ -47,7 +52,8 @@ public struct ClusterAdministration: Sendable {
                 relay.seal(message, at: last + 1, of: cluster), to: configuration.log.subject,
                 of: configuration.log.name, after: .last(last), wait: Self.wait)
         }
-        let description = ClusterDescription(cluster: cluster, pin: relay.pin.description, first: first)
+        let description = ClusterDescription(
+            cluster: cluster, pin: relay.pin.description, first: first, allServe: allServe ? true : nil)
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
@@ -63,6 +69,10 @@ public struct ClusterAdministration: Sendable {
     public struct Status: Equatable, Sendable {
         /// The node that has the lease; nil: none has had it.
         public var lease: ClusterLease?
+        /// Whether all nodes serve.
+        public var allServe: Bool
+        /// Which of them serves which share; nil: not all serve, or none has begun yet.
+        public var shares: ShareTable?
         /// What the nodes have said of themselves.
         public var nodes: [ClusterNodeReport]
         /// The last position of the log, and how many messages it has.
@@ -77,9 +87,15 @@ public struct ClusterAdministration: Sendable {
     ///
     /// - Throws: `NATSError`, `ClusterError.noRecords`.
     public func status() throws -> Status {
-        guard try Self.description(configuration, connection, wait: Self.wait) != nil else {
+        guard let description = try Self.description(configuration, connection, wait: Self.wait) else {
             throw ClusterError.noRecords(configuration.name)
         }
+        var configuration = configuration
+        configuration.allServe = description.allServe == true
+        let shares = configuration.shares
+        let table =
+            configuration.allServe
+            ? try connection.last(of: shares.subject, in: shares.name, wait: Self.wait) : nil
         let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
         let lease = try connection.last(
@@ -91,7 +107,9 @@ public struct ClusterAdministration: Sendable {
             }
         }
         return Status(
-            lease: lease.flatMap { ClusterLease(message: $0.bytes) }, nodes: nodes, position: log.last,
+            lease: lease.flatMap { ClusterLease(message: $0.bytes) },
+            allServe: configuration.allServe, shares: table.flatMap { ShareTable(message: $0.bytes) }, nodes: nodes,
+            position: log.last,
             messages: log.messages, logBytes: log.bytes,
             logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
     }

@@ -17,6 +17,8 @@ public struct ClusterConfiguration: Equatable, Sendable {
     public var replicas: Int
     /// The most bytes of the log.
     public var logBytesMaximum: Int
+    /// Whether all relays of the cluster serve; see `ClusterDescription.allServe`, which says so.
+    var allServe = false
 
     /// Such a node.
     public init(name: String, node: String, nats: NATSOptions, place: String, replicas: Int, logBytesMaximum: Int) {
@@ -58,16 +60,27 @@ public struct ClusterConfiguration: Equatable, Sendable {
             keepsLastOnly: true)
     }
 
-    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds.
+    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds. Where
+    /// all relays serve, it is for writing records only, and has another name: a version of pttrelay that knows only one relay that serves
+    /// finds no lease then, and serves nobody.
     var lease: NATSStream {
+        let (suffix, subject) = allServe ? ("WRITER", "writer") : ("LEASE", "lease")
+        return NATSStream(
+            name: "PTTRELAY_\(name)_\(suffix)", subject: "pttrelay.\(name).\(subject)", replicas: replicas,
+            bytesMaximum: 1 << 20, keepsLastOnly: true)
+    }
+
+    /// So has the table of shares.
+    var shares: NATSStream {
         NATSStream(
-            name: "PTTRELAY_\(name)_LEASE", subject: "pttrelay.\(name).lease", replicas: replicas,
-            bytesMaximum: 1 << 20,
-            keepsLastOnly: true)
+            name: "PTTRELAY_\(name)_SHARES", subject: "pttrelay.\(name).shares", replicas: replicas,
+            bytesMaximum: 4 << 20, keepsLastOnly: true)
     }
 
     var descriptionSubject: String { subject("cluster") }
     func nodeSubject(_ node: String) -> String { subject("node.\(node)") }
+
+    func callSubject(_ incarnation: String) -> String { "pttrelay.\(name).call.\(incarnation)" }
 
     private func subject(_ of: String) -> String { "pttrelay.\(name).state.\(of)" }
 }
@@ -80,6 +93,8 @@ public struct ClusterDescription: Codable, Equatable, Sendable {
     public var pin: String
     /// The position of the beginning in the log.
     public var first: UInt64
+    /// Whether all relays of the cluster serve, each some shares of the channels; nil: one does. It never changes.
+    public var allServe: Bool?
 }
 
 /// What a node says of itself every few seconds.
@@ -130,6 +145,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case otherRelay(String)
     /// Another node has the name.
     case nameTaken(String)
+    /// The table of shares cannot be read.
+    case unreadableShares
     /// A message of the log cannot be read.
     case unreadable(position: UInt64)
     /// A message of the log was written by nobody who has the relay's key.
@@ -140,6 +157,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case tooMuch
     /// Another node has written since.
     case fenced
+    /// The relay that writes the records cannot be asked.
+    case notAnswered(String)
 
     /// What is wrong and what to do.
     public var description: String {
@@ -153,6 +172,9 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
                 + "node of it, or choose another 'name' in [cluster]"
         case .nameTaken(let node):
             "another relay of the cluster is called '\(node)'; give this one another 'node' in [cluster]"
+        case .unreadableShares:
+            "the table of the cluster's shares was written by a later version of pttrelay, or by something else; install the version that "
+                + "the other nodes have"
         case .unreadable(let position):
             "record \(position) of the cluster was written by a later version of pttrelay, or by something else; install the version "
                 + "that the other nodes have"
@@ -163,6 +185,7 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
             "record \(position) of the cluster is gone; make a new cluster, with another name, from the node with the latest records"
         case .tooMuch: "the change is too large for the cluster's log; make it in smaller steps"
         case .fenced: "another relay of the cluster serves now"
+        case .notAnswered(let why): "the relay that writes the cluster's records does not answer; try again (\(why))"
         }
     }
 }

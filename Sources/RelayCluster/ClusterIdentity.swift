@@ -10,6 +10,7 @@ public struct ClusterIdentity: Sendable {
     /// The fingerprint of the relay's key.
     public let pin: PublicKeyPin
     private let key: [UInt8]
+    private let callKey: [UInt8]
 
     /// Bytes of a code: HMAC-SHA-256, cut as RFC 2104 (section 5) allows.
     static let codeByteCount = 16
@@ -20,10 +21,16 @@ public struct ClusterIdentity: Sendable {
     public init(_ identity: Identity) throws(CryptographyError) {
         pin = identity.pin
         let hash = HashFunction.sha256
+        let secret = try hash.extract(keyMaterial: identity.privateKeyDER)
         key = try hash.expand(
-            pseudorandomKey: try hash.extract(keyMaterial: identity.privateKeyDER),
-            info: Array("pttrelay cluster log".utf8),
-            byteCount: 32)
+            pseudorandomKey: secret, info: Array("pttrelay cluster log".utf8), byteCount: 32)
+        callKey = try hash.expand(
+            pseudorandomKey: secret, info: Array("pttrelay cluster calls".utf8), byteCount: 32)
+    }
+
+    /// The code of what nodes send each other, under a key of its own: none of it is valid in the log.
+    func callCode(_ message: [UInt8]) -> [UInt8] {
+        Array(hmacSHA256(message, key: callKey).prefix(Self.codeByteCount))
     }
 
     private func code(_ message: [UInt8], at sequence: UInt64, of cluster: String) -> ArraySlice<UInt8> {

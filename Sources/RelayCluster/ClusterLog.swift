@@ -145,8 +145,8 @@ struct ClusterFollower {
 
     /// Applies what is new, up to `messagesMaximum` messages.
     ///
-    /// - Returns: Where the file is now, and whether that is the end of the log.
-    func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool) {
+    /// - Returns: Where the file is now, whether that is the end of the log, and what has changed.
+    func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool, changes: RecordChanges) {
         guard description.pin == relay.pin.description else { throw ClusterError.otherRelay(stream.name) }
         let known = try store.logPlace()
         if let known, known.cluster != description.cluster {
@@ -165,13 +165,18 @@ struct ClusterFollower {
         }
     }
 
-    private func begin(_ description: ClusterDescription, _ messagesMaximum: Int) throws -> (LogPlace, Bool) {
+    private func begin(
+        _ description: ClusterDescription, _ messagesMaximum: Int
+    ) throws -> (LogPlace, Bool, RecordChanges) {
         try follow(
             from: LogPlace(cluster: description.cluster, epoch: 0, position: 0), description.first, messagesMaximum)
     }
 
-    private func follow(from known: LogPlace, _ first: UInt64, _ messagesMaximum: Int) throws -> (LogPlace, Bool) {
+    private func follow(
+        from known: LogPlace, _ first: UInt64, _ messagesMaximum: Int
+    ) throws -> (LogPlace, Bool, RecordChanges) {
         var (place, next) = (known, first)
+        var all = RecordChanges()
         var reader = ClusterRecordReader()
         var changes: [[UInt8]] = []
         var taken = 0
@@ -179,8 +184,8 @@ struct ClusterFollower {
         while taken < messagesMaximum || !reader.isBetweenRecords {
             guard let message = try connection.message(next, of: stream.name, wait: Self.wait) else {
                 guard try place.position > 0 && isNext(next) else { throw ClusterError.incomplete(position: next) }
-                try keep(&changes, at: place)
-                return (place, true)
+                try keep(&changes, at: place, &all)
+                return (place, true, all)
             }
             guard let plain = relay.open(message.bytes, at: next, of: place.cluster) else {
                 throw ClusterError.forged(position: next)
@@ -197,21 +202,23 @@ struct ClusterFollower {
                     // A node that has followed so far has these records.
                     let isFirst = place.position == 0
                     (place.epoch, place.position) = (epoch, next)
-                    if isFirst { try store.apply(beginning.changes, upTo: place, isBeginning: true) }
+                    if isFirst {
+                        all.formUnion(try store.apply(beginning.changes, upTo: place, isBeginning: true))
+                    }
                 case .epoch: (place.epoch, place.position) = (epoch, next)
                 case .changes(let bytes):
                     changes.append(bytes)
                     place.position = next
                 }
                 if changes.count >= Self.changesEach || changes.reduce(0, { $0 + $1.count }) >= Self.bytesEach {
-                    try keep(&changes, at: place)
+                    try keep(&changes, at: place, &all)
                 }
             }
             next += 1
             taken += 1
         }
-        try keep(&changes, at: place)
-        return (place, false)
+        try keep(&changes, at: place, &all)
+        return (place, false, all)
     }
 
     /// Whether the next message of the log has that position: the log begins before it, and does not end before what the file has.
@@ -226,18 +233,20 @@ struct ClusterFollower {
         return false
     }
 
-    private func keep(_ changes: inout [[UInt8]], at place: LogPlace) throws {
+    private func keep(_ changes: inout [[UInt8]], at place: LogPlace, _ all: inout RecordChanges) throws {
         guard try store.logPlace() != place else { return }
-        try store.apply(changes, upTo: place)
+        all.formUnion(try store.apply(changes, upTo: place))
         changes = []
     }
 
     /// Applies all there is, and writes the first message of `epoch` behind it.
     ///
-    /// - Returns: Its position.
-    func take(epoch: UInt64) throws -> UInt64 {
+    /// - Returns: Its position, and what has changed.
+    func take(epoch: UInt64) throws -> (position: UInt64, changes: RecordChanges) {
+        var all = RecordChanges()
         while true {
-            var (place, isEnd) = try follow()
+            var (place, isEnd, changes) = try follow()
+            all.formUnion(changes)
             guard isEnd else { continue }
             guard let message = ClusterRecord.epoch(epoch).messages(epoch: epoch, byteCountMaximum: 1_024)?.first else {
                 throw ClusterError.tooMuch
@@ -255,7 +264,7 @@ struct ClusterFollower {
             }
             place.epoch = epoch
             try store.apply([], upTo: place)
-            return place.position
+            return (place.position, all)
         }
     }
 }

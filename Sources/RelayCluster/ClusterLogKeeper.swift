@@ -71,7 +71,9 @@ struct ClusterLogKeeper {
         }
         // What is in the log may be told of, by a node that serves no longer, too. It is refused if a later one was told of meanwhile.
         _ = try connection.publish(
-            ClusterDescription(cluster: description.cluster, pin: description.pin, first: first).message,
+            ClusterDescription(
+                cluster: description.cluster, pin: description.pin, first: first, allServe: description.allServe
+            ).message,
             to: configuration.descriptionSubject, of: configuration.state.name, after: .ofSubject(message.sequence),
             wait: Self.wait)
         return try removeWhatIsBefore(first, of: description.cluster, state)

@@ -12,11 +12,27 @@ import Synchronization
 
 /// A relay that stands by until it is the one that serves.
 public actor ClusterNode {
+    /// What a node is to serve.
+    public enum Service: Sendable {
+        /// All channels: the other relays stand by.
+        case all
+        /// Some of them, as these say.
+        case shares(ClusterShares)
+    }
+
+    /// Why a node may serve no longer.
+    public enum End: Sendable {
+        /// It has not the cluster's lease any more.
+        case lease(ClusterStateMachine.End)
+        /// It has no part in the table of shares any more.
+        case shares(SharesStateMachine.End)
+    }
+
     /// What a node says of itself.
     public struct Standing: Equatable, Sendable {
-        /// Whether it serves.
+        /// Whether it has the lease: it serves or, where all relays do, writes the records.
         public var serves: Bool
-        /// The node that serves, as far as this one knows.
+        /// The node that has it, as far as this one knows.
         public var holder: String?
         /// Where that is.
         public var holderPlace: String?
@@ -25,14 +41,12 @@ public actor ClusterNode {
     private nonisolated let loop: EventLoop
     /// Asks and writes the lease.
     private let leaseLoop: EventLoop
-    /// Reads and applies the log.
-    private let recordsLoop: EventLoop
     /// The loop that this actor lives on.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The loops that are to turn.
     public nonisolated var loops: [EventLoop] { [loop] }
 
-    private let configuration: ClusterConfiguration
+    private var configuration: ClusterConfiguration
     private let store: RelayStore
     private let relay: ClusterIdentity
     private let version: String
@@ -42,14 +56,20 @@ public actor ClusterNode {
     private var timer: EventLoop.Timer?
     private var portWatch: PortWatch?
     private var connection: NATSConnection?
-    private var log: ClusterLog?
+    private var records: ClusterRecords?
     private let logLimits: ClusterLogLimits
     /// What another relay with this one's name said last, and since when.
     private var namesake: (sequence: UInt64, since: Instant)?
-    private var problems: [String: String] = [:]
-    private var end: ClusterStateMachine.End?
-    private let onEnd: @Sendable (ClusterStateMachine.End) -> Void
-    private var untilServing: CheckedContinuation<Void, Never>?
+    private var problems: ClusterProblems
+    private var hasEnded = false
+    private let onEnd: @Sendable (End) -> Void
+    private let sharesTimers: SharesStateMachine.Timers
+    /// Where all relays serve: which channels this one does.
+    private var shares: ClusterShares?
+    private var calls: ClusterCalls?
+    /// The incarnation of the node that has the lease.
+    private var holder: String?
+    private var untilServing: CheckedContinuation<Service, Never>?
     private var untilReleased: CheckedContinuation<String?, Never>?
     private nonisolated let standingNow = Mutex(Standing(serves: false))
 
@@ -66,15 +86,17 @@ public actor ClusterNode {
     ///     talk to a part of their channel.
     public init(
         _ configuration: ClusterConfiguration, store: RelayStore, relay: ClusterIdentity, version: String,
-        timers: ClusterStateMachine.Timers = .init(), logLimits: ClusterLogLimits = .init(), logger: Logger,
-        onEnd: @escaping @Sendable (ClusterStateMachine.End) -> Void
+        timers: ClusterStateMachine.Timers = .init(), sharesTimers: SharesStateMachine.Timers = .init(),
+        logLimits: ClusterLogLimits = .init(), logger: Logger, onEnd: @escaping @Sendable (End) -> Void
     ) throws {
+        self.sharesTimers = sharesTimers
         self.configuration = configuration
         self.store = store
         self.relay = relay
         self.version = version
         self.logLimits = logLimits
         self.logger = logger
+        problems = ClusterProblems(logger: logger)
         self.onEnd = onEnd
         own = ClusterMember(
             node: configuration.node, identifier: try store.nodeIdentifier(),
@@ -82,12 +104,10 @@ public actor ClusterNode {
         machine = ClusterStateMachine(own, timers: timers)
         loop = try EventLoop(name: "cluster")
         leaseLoop = try EventLoop(name: "cluster-lease", mayWait: true)
-        recordsLoop = try EventLoop(name: "cluster-log", mayWait: true)
     }
 
     deinit {
         leaseLoop.stop()
-        recordsLoop.stop()
         loop.stop()
     }
 
@@ -95,11 +115,42 @@ public actor ClusterNode {
     public nonisolated var standing: Standing { standingNow.withLock { $0 } }
 
     /// Connects, follows the log, and returns when this node is to serve.
-    public func serve() async {
+    public func serve() async -> Service {
         connect()
-        await withCheckedContinuation { untilServing = $0 }
+        return await withCheckedContinuation { untilServing = $0 }
     }
 
+    /// Where all relays serve, `handler` is told, on a thread that may wait, what of the records other relays have changed.
+    public func onRecords(_ handler: @escaping @Sendable (RecordChanges) -> Void) async {
+        await records?.onChange(handler)
+    }
+
+    // MARK: Requests
+
+    /// Has the relay that writes the records do something.
+    ///
+    /// - Parameter isRecord: Whether it may change records: what it has changed is here, too, then.
+    /// - Throws: `ClusterError.notAnswered`.
+    public func ask(_ request: [UInt8], isRecord: Bool) async throws -> [UInt8] {
+        guard let calls, let holder, !standing.serves else {
+            throw ClusterError.notAnswered("it is about to be another one")
+        }
+        let answer = try await calls.ask(request, of: holder)
+        guard answer.count >= Self.positionByteCount else { throw ClusterError.notAnswered("the answer is cut off") }
+        let position = answer.prefix(Self.positionByteCount).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
+        if isRecord { await records?.followed(to: position) }
+        return Array(answer.dropFirst(Self.positionByteCount))
+    }
+
+    /// From now on `handler` answers what other relays ask this one. Its answer goes with the position of the records.
+    public func onRequest(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) async {
+        await calls?.answer { [store] request in
+            let answer = await handler(request)
+            return ((try? store.logPlace())?.position ?? 0).bigEndianBytes + answer
+        }
+    }
+
+    private static let positionByteCount = 8
     /// Hands the lease over.
     ///
     /// - Returns: Where members are to go; nil: no other node serves.
@@ -162,100 +213,57 @@ public actor ClusterNode {
     }
 
     private func begin(_ connection: NATSConnection, _ description: ClusterDescription) {
-        let log = ClusterLog(connection, configuration.log, of: relay) { [weak self] why in
-            self?.loop.execute { [weak self] in
-                self?.assumeIsolated { $0.take(why.map { .cannotCatchUp($0) } ?? .fenced) }
-            }
+        configuration.allServe = description.allServe == true
+        do {
+            let records = try ClusterRecords(
+                connection, configuration, description, store: store, relay: relay, limits: logLimits, on: loop,
+                logger: logger
+            ) { [weak self] event in self?.assumeIsolated { $0.note(event) } }
+            self.records = records
+            records.assumeIsolated { $0.begin() }
+        } catch {
+            note(error, about: "the records")
+            return again(after: Self.retry) { $0.begin(connection, description) }
         }
-        self.log = log
-        store.share(with: log)
-        let follower = ClusterFollower(
-            connection: connection, configuration: configuration, description: description, store: store, relay: relay)
-        follow(follower)
         report(connection, behind: 0)
         take(.start)
     }
 
-    // MARK: The log
-
-    /// Applies what is new, as long as it stands by.
-    private func follow(_ follower: ClusterFollower) {
-        self.follower = follower
-        guard end == nil, !isCatchingUp, !standing.serves else { return }
-        inBackground(recordsLoop) {
-            try follower.follow()
-        } then: { node, result in
-            switch result {
-            case .success(let (place, isEnd)):
-                node.note(nil, about: "the records")
-                node.position = place.position
-                if isEnd { node.note(follows: true) }
-                node.again(after: isEnd ? Self.followInterval : .zero) { $0.follow(follower) }
-            case .failure(let error):
-                node.note(error, about: "the records")
-                // Without NATS no node follows, and none can take the lease.
-                if !(error is NATSError) { node.note(follows: false) }
-                node.again(after: Self.retry) { $0.follow(follower) }
-            }
+    private func note(_ event: ClusterRecords.Event) {
+        switch event {
+        case .follows(let follows):
+            take(.follows(follows))
+            if follows, configuration.allServe, untilServing != nil { beginShares() }
+            shares?.assumeIsolated { $0.note(follows: follows) }
+        case .caughtUp: take(.caughtUp)
+        case .cannotCatchUp(let why): take(.cannotCatchUp(why))
+        case .fenced: take(.fenced)
         }
     }
 
-    private func note(follows: Bool) {
-        guard follows != isCurrent else { return }
-        isCurrent = follows
-        take(.follows(follows))
-    }
-
-    private var isCurrent = false
-    private var follower: ClusterFollower?
-    private var isCatchingUp = false
-    private var position: UInt64 = 0
-
-    private func catchUp(_ epoch: UInt64) {
-        guard let follower, let log else { return }
-        isCatchingUp = true
-        inBackground(recordsLoop) { () throws -> UInt64 in
-            let position = try follower.take(epoch: epoch)
-            log.begin(epoch, at: position)
-            return position
-        } then: { node, result in
-            switch result {
-            case .success(let position):
-                node.note(nil, about: "the records")
-                node.position = position
-                node.take(.caughtUp)
-            case .failure(let error):
-                node.note(error, about: "the records")
-                if error is NATSError { return node.again(after: Self.followInterval) { $0.catchUpAgain(epoch) } }
-                node.take(.cannotCatchUp("\(error)"))
+    /// All records are here for the first time: where all relays serve, this one does now.
+    private func beginShares() {
+        guard let connection else { return }
+        do {
+            let shares = try ClusterShares(
+                connection, configuration, own, timers: sharesTimers, on: loop, logger: logger
+            ) { [weak self] end in
+                self?.loop.execute { [weak self] in self?.assumeIsolated { $0.end(.shares(end)) } }
             }
+            calls = try ClusterCalls(connection, configuration, own, relay: relay, on: loop, logger: logger)
+            self.shares = shares
+            untilServing?.resume(returning: .shares(shares))
+            untilServing = nil
+        } catch {
+            note(error, about: "the shares")
+            again(after: Self.retry) { if $0.untilServing != nil { $0.beginShares() } }
         }
     }
 
-    private func catchUpAgain(_ epoch: UInt64) { if end == nil { catchUp(epoch) } }
-
-    /// Looks after the log's length, as long as it serves.
-    private func keepLogShort(needed: Int) {
-        guard end == nil, standing.serves, let connection, let log else { return }
-        let keeper = ClusterLogKeeper(
-            connection: connection, configuration: configuration, store: store, relay: relay, log: log,
-            limits: logLimits)
-        inBackground(recordsLoop) {
-            try keeper.look(needed: needed)
-        } then: { node, result in
-            var needed = needed
-            switch result {
-            case .success(.isShort): node.note(nil, about: "the length of the log")
-            case .success(.isAllNeeded(let bytes)): needed = bytes
-            case .success(.shortened(let before, let after)):
-                node.note(nil, about: "the length of the log")
-                node.logger.notice(
-                    "the cluster's log begins anew with all records as they are",
-                    metadata: ["bytes": "\(after)", "before": "\(before)"])
-            case .failure(let error): node.note(error, about: "the length of the log")
-            }
-            node.again(after: node.logLimits.interval) { [needed] in $0.keepLogShort(needed: needed) }
-        }
+    private func end(_ end: End) {
+        hasEnded = true
+        records?.assumeIsolated { $0.end() }
+        onEnd(end)
     }
 
     // MARK: The lease
@@ -274,21 +282,24 @@ public actor ClusterNode {
         case .write(let lease, let revision): write(lease, over: revision)
         case .watch(let place, let epoch): watch(place, of: epoch)
         case .standBy(let lease): standBy(lease)
-        case .catchUp(let epoch): catchUp(epoch)
+        case .catchUp(let epoch): records?.assumeIsolated { $0.catchUp(epoch) }
         case .serve:
             portWatch?.cancel()
             portWatch = nil
             standingNow.withLock { $0 = Standing(serves: true, holder: own.node, holderPlace: own.place) }
-            logger.notice("this node serves the cluster now", metadata: ["cluster": "\(configuration.name)"])
-            untilServing?.resume()
-            untilServing = nil
-            keepLogShort(needed: 0)
+            logger.notice(
+                configuration.allServe
+                    ? "this node writes the cluster's records now" : "this node serves the cluster now",
+                metadata: ["cluster": "\(configuration.name)"])
+            if !configuration.allServe {
+                untilServing?.resume(returning: .all)
+                untilServing = nil
+            }
+            records?.assumeIsolated { $0.write() }
         case .released(let place):
             untilReleased?.resume(returning: place)
             untilReleased = nil
-        case .end(let end):
-            self.end = end
-            onEnd(end)
+        case .end(let reason): end(.lease(reason))
         }
     }
 
@@ -338,6 +349,7 @@ public actor ClusterNode {
         portWatch?.cancel()
         portWatch = nil
         standingNow.withLock { $0 = Standing(serves: false, holder: lease?.node, holderPlace: lease?.place) }
+        holder = lease?.incarnation
         guard let lease else { return logger.notice("no node serves the cluster") }
         logger.notice(
             "standing by",
@@ -347,7 +359,7 @@ public actor ClusterNode {
     private func watch(_ place: String, of epoch: UInt64) {
         Task {
             let address = await address(of: place)
-            guard end == nil, !standing.serves, standing.holderPlace == place else { return }
+            guard !hasEnded, !standing.serves, standing.holderPlace == place else { return }
             guard let address else {
                 return logger.warning(
                     "the place of the node that serves has no address; its end is noticed only when its lease ends",
@@ -369,9 +381,10 @@ public actor ClusterNode {
 
     /// Tells the others of this node, every few seconds.
     private func report(_ connection: NATSConnection, behind revision: UInt64) {
-        guard end == nil else { return }
+        guard !hasEnded else { return }
         let report = ClusterNodeReport(
-            node: own.node, identifier: own.identifier, place: own.place, serves: standing.serves, position: position,
+            node: own.node, identifier: own.identifier, place: own.place, serves: standing.serves,
+            position: records?.assumeIsolated { $0.position } ?? 0,
             at: Int64(time(nil)), version: version)
         let (subject, stream) = (configuration.nodeSubject(own.node), configuration.state.name)
         inBackground(leaseLoop) { () throws -> UInt64 in
@@ -408,12 +421,5 @@ public actor ClusterNode {
         _ = loop.schedule(after: delay) { [weak self] in self?.assumeIsolated { body($0) } }
     }
 
-    /// Logs a problem when it begins, changes or ends.
-    private func note(_ error: (any Error)?, about subject: String) {
-        let text = error.map { "\($0)" }
-        guard problems[subject] != text else { return }
-        problems[subject] = text
-        guard let text else { return logger.notice("the problem is over", metadata: ["about": "\(subject)"]) }
-        logger.warning("\(text)", metadata: ["about": "\(subject)"])
-    }
+    private func note(_ error: (any Error)?, about subject: String) { problems.note(error, about: subject) }
 }

@@ -31,6 +31,16 @@ enum AdministrationRequest: Codable, Equatable {
     case revokeInvited(channel: ChannelReference, invitation: Int64)
     case readmit(channel: ChannelReference, member: String, MemberChange)
 
+    /// Whether it may change the records, which one relay of a cluster does.
+    var changesRecords: Bool {
+        switch self {
+        case .invite, .addChannel, .changeChannel, .removeChannel, .changeMember, .revoke, .withdraw, .revokeInvited,
+            .readmit:
+            true
+        case .invitations, .invitation, .channels, .channel, .health, .status, .members, .member: false
+        }
+    }
+
     /// The origin of the media key of an end-to-end channel. The relay does not get the key.
     enum MediaKeyOrigin: Codable, Equatable {
         /// The channel's first invitation.

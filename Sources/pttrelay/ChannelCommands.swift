@@ -104,7 +104,8 @@ struct ChannelList: ParsableCommand {
         commandName: "list", abstract: "List the channels and their settings.",
         discussion: """
             FROM says where a channel is changed: 'file' for those that the configuration or the command line of the \
-            relay names, 'records' for the others. ON is '-' for a channel that is not served now.
+            relay names, 'records' for the others. ON is '-' for a channel that this relay does not serve now. In a cluster \
+            whose relays all serve, RELAY says where its members are.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -124,6 +125,10 @@ struct ChannelList: ParsableCommand {
                     channel.isEndToEnd ? "the members'" : "the relay's",
                     channel.isDeclared ? "file" : channel.isServed ? "records" : "records (kept)",
                 ]
+            }
+            if channels.contains(where: { $0.servedAt != nil }) {
+                let places = ["RELAY"] + channels.map { $0.servedAt ?? "-" }
+                rows = zip(rows, places).map { $0 + [$1] }
             }
             for line in table(rows) { Console.say(line) }
         }

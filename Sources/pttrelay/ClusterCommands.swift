@@ -13,8 +13,8 @@ struct ClusterCommand: ParsableCommand {
         commandName: "cluster", abstract: "Several relays as one: make the cluster, or look at it.",
         discussion: """
             The relays of a cluster have the same key and the same records, which they keep in NATS. One of them serves; \
-            the others stand by, and one of these takes over when it ends. [cluster] in the configuration says how NATS is \
-            reached.
+            the others stand by, and one of these takes over when it ends. Or all serve, each some of the channels, and \
+            take over those of one that ends. [cluster] in the configuration says how NATS is reached.
             """, subcommands: [Import.self, Status.self, Leave.self])
 
     /// The configuration's cluster.
@@ -39,20 +39,33 @@ struct ClusterCommand: ParsableCommand {
             commandName: "import", abstract: "Make the cluster of this relay's records.",
             discussion: """
                 Run it once, on the relay that has the records, while that is stopped. The other relays get the records \
-                when they start; they need a copy of identity.pem from the state directory of this one.
+                when they start; they need a copy of identity.pem from the state directory of this one. Whether all \
+                relays serve cannot be changed later.
                 """)
 
         @OptionGroup var relay: RelayOptions
+
+        @Flag(
+            help: """
+                All relays of the cluster serve, each some of the channels. The channels of the configuration become \
+                recorded ones.
+                """)
+        var allServe = false
 
         func run() throws {
             try ClusterCommand.attempt {
                 let (settings, cluster) = try ClusterCommand.settings(relay)
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
+                let administration = try ClusterAdministration(cluster)
+                if allServe { try state.recordDeclaredChannels(settings) }
                 let channels = try state.store.channels().count
-                _ = try ClusterAdministration(cluster).importRecords(
-                    of: state.store, as: try ClusterIdentity(state.identity))
+                _ = try administration.importRecords(
+                    of: state.store, as: try ClusterIdentity(state.identity), allServe: allServe)
                 Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
+                if allServe {
+                    Console.say("all its relays serve: remove [[channel]] and [push] from their configurations")
+                }
                 Console.say("start this relay now; copy identity.pem to the other ones, and start them")
             }
         }
@@ -78,9 +91,11 @@ struct ClusterCommand: ParsableCommand {
     static func lines(_ status: ClusterAdministration.Status, of name: String, now: Int64) -> [String] {
         let serving =
             switch status.lease {
+            case let lease? where lease.state != .released && status.allServe:
+                "all relays serve, and '\(lease.node)' at \(lease.place) writes the records (epoch \(lease.epoch))"
             case let lease? where lease.state != .released:
                 "'\(lease.node)' at \(lease.place) serves (epoch \(lease.epoch))"
-            default: "no relay serves"
+            default: status.allServe ? "all relays serve, and none writes the records" : "no relay serves"
             }
         let percent = status.logBytes * 100 / max(1, status.logBytesMaximum)
         var lines = [
@@ -91,13 +106,23 @@ struct ClusterCommand: ParsableCommand {
             let age = max(0, now - node.at)
             let behind = status.position > node.position ? status.position - node.position : 0
             let records = behind == 0 ? "has all records" : "lacks \(behind) records"
-            let about =
-                if age > 15 { "not heard of for \(age) s" } else if node.node == status.lease?.node {
-                    "serves"
-                } else { "stands by, \(records)" }
+            let about: String
+            if age > 15 {
+                about = "not heard of for \(age) s"
+            } else if let table = status.shares {
+                let isWriter = node.node == status.lease?.node
+                about = "\(shares(of: node.node, in: table)), \(isWriter ? "writes the records" : records)"
+            } else {
+                about = node.node == status.lease?.node ? "serves" : "stands by, \(records)"
+            }
             lines.append("\(node.node) at \(node.place): \(about) (version \(node.version))")
         }
         return lines
+    }
+
+    private static func shares(of node: String, in table: ShareTable) -> String {
+        let own = table.nodes.first { $0.name == node }.map { table.shares(of: $0.incarnation).count } ?? 0
+        return "serves \(own) of \(table.shares.count) shares of the channels"
     }
 
     /// Takes a relay out of its cluster.

@@ -9,6 +9,11 @@ import Settings
 struct ClusterSettings: Equatable {
     var configuration: ClusterConfiguration
     var timers = ClusterStateMachine.Timers()
+    var sharesTimers: SharesStateMachine.Timers {
+        var shares = SharesStateMachine.Timers()
+        shares.lease = timers.lease
+        return shares
+    }
 
     /// The most servers that can be named.
     private static let serversMaximum = 16

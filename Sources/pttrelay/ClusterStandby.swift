@@ -21,12 +21,12 @@ struct ClusterStandby {
     let logger: Logger
 
     /// Returns when this node is to serve, which it then does until the program ends.
-    func untilServing() async throws -> ClusterNode {
+    func untilServing() async throws -> (node: ClusterNode, service: ClusterNode.Service) {
         let logger = logger
         let node = try ClusterNode(
             settings.configuration, store: state.store, relay: try ClusterIdentity(state.identity),
-            version: Version.text,
-            timers: settings.timers, logger: Logger(label: "pttrelay.cluster")
+            version: Version.text, timers: settings.timers, sharesTimers: settings.sharesTimers,
+            logger: Logger(label: "pttrelay.cluster")
         ) { end in
             // At once, whatever is under way: another node serves, or is about to. Members find it.
             ServiceConsole.complain("pttrelay: \(Self.words(end))")
@@ -49,10 +49,21 @@ struct ClusterStandby {
             )
         }
         ServiceConsole.say("standing by")
-        await node.serve()
+        let service = await node.serve()
         withExtendedLifetime(watchdog) {}
         try await loop.run { signals.cancel() }
-        return node
+        return (node, service)
+    }
+
+    private static func words(_ end: ClusterNode.End) -> String {
+        let again = "this relay ends, and begins anew when it is started again"
+        switch end {
+        case .shares(.removed): return "the other relays of the cluster have taken over what this one served; \(again)"
+        case .shares(.leaseLost):
+            return "NATS has not answered for so long that other relays may serve what this one does; \(again)"
+        case .shares(.tooMany): return "the cluster has \(ShareTable.nodesMaximum) relays, and takes no more"
+        case .lease(let end): return words(end)
+        }
     }
 
     private static func words(_ end: ClusterStateMachine.End) -> String {

@@ -49,9 +49,9 @@ extension Registrar {
         let channel = summary.channel
         let rules = floors.rules(of: channel)
         let retention = floors.retention(of: channel)
-        return .init(
+        return await .init(
             name: channel.name.text, id: channel.id.description, members: summary.members,
-            connected: await server?.connectedMembers(of: channel.id)?.count,
+            connected: server?.connectedMembers(of: channel.id)?.count, servedAt: part?.place(of: channel.id),
             openInvitations: summary.openInvitations, isEndToEnd: channel.isEndToEnd,
             isServed: channel.isServed || channel.isAdded, isDeclared: channel.isDeclared,
             mode: ChannelSettings.Mode(rules.mode), hasQueue: rules.hasQueue, preemptionStep: rules.preemptionStep,
@@ -140,6 +140,8 @@ extension Registrar {
 
     /// Has the relay serve a channel that it did not serve.
     func serve(_ channel: ChannelRecord) async throws {
+        part?.channels?[channel.id.share(), default: []].insert(channel.id)
+        guard owns(channel.id) else { return }
         let configuration = configuration(channel, token: try store.standingToken(of: channel.id))
         guard let server, await !server.serve(configuration) else { return }
         throw RelayStateError(

@@ -15,6 +15,11 @@ extension Registrar {
 
     private func takeOver(_ names: [String], _ floors: Floors) async throws -> [String] {
         guard let server else { return [] }
+        guard part == nil else {
+            guard names.isEmpty else { throw RelayStateError.channelsOfCluster }
+            self.floors = floors
+            return []
+        }
         let wanted = try state.servedChannels(named: names)
         guard wanted.count <= channelsMaximum else {
             throw RelayStoreError.limit(

@@ -23,6 +23,8 @@ actor Registrar {
     private(set) var server: RelayServer?
     /// The node of a cluster that stands by, and so carries out no command; nil: this relay serves.
     private var standby: ClusterNode?
+    /// In a cluster whose relays all serve: this one's part.
+    var part: ClusterPart?
     /// The settings of the configuration for the floors, by the channels' names.
     var floors: Floors
     /// Channels that the relay may serve.
@@ -64,6 +66,9 @@ actor Registrar {
 
     /// While `node` is there, commands are told which node carries them out.
     func standBy(_ node: ClusterNode?) { standby = node }
+
+    /// The name and port for links.
+    func setAddress(host: String, port: UInt16) { address = (host, port) }
 
     /// The relay listens there, and serves these channels, some of which its configuration declares.
     func started(host: String, port: UInt16, channels: [ChannelID], declared: Set<ChannelID> = []) throws {
@@ -107,6 +112,13 @@ actor Registrar {
         if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() }
     }
 
+    /// The same of what may not be refused, and waits behind commands.
+    func inOwnTurn(_ body: @Sendable (isolated Registrar) async -> Void) async {
+        if isBusy { await withCheckedContinuation { waiting.append($0) } } else { isBusy = true }
+        defer { passTurn() }
+        await body(self)
+    }
+
     /// Does something of several steps while no command does.
     func inTurn<T: Sendable>(_ body: @Sendable (isolated Registrar) async throws -> T) async throws -> T {
         try await takeTurn()
@@ -137,6 +149,13 @@ actor Registrar {
     }
 
     private func answer(_ connection: ConnectionID, _ enrolment: RelayEnrolment) {
+        if isFollowing {
+            Task {
+                let verdict = await enrolElsewhere(enrolment)
+                server?.enrolled(connection, enrolment, verdict)
+            }
+            return
+        }
         let verdict: RelayEnrolmentVerdict
         do throws(RelayStoreError) {
             let outcome = try store.enrol(
@@ -169,6 +188,13 @@ actor Registrar {
     func perform(_ request: AdministrationRequest) async throws -> AdministrationResponse {
         if let standby {
             throw RelayStateError(description: Self.words(standby.standing) + ": run the command there", mayPass: true)
+        }
+        if isFollowing, request.changesRecords {
+            switch try await ask(.command(request)) {
+            case .command(let response): return response
+            case .failed(let why, let mayPass): throw RelayStateError(description: why, mayPass: mayPass)
+            case .member, .refused: throw RelayStateError(description: "the answer cannot be read", mayPass: true)
+            }
         }
         return try await inTurn { try await $0.carryOut(request) }
     }
@@ -215,7 +241,7 @@ actor Registrar {
 
 extension EnrolmentRefusal {
     /// The answer to the device.
-    fileprivate var verdict: RelayEnrolmentVerdict {
+    var verdict: RelayEnrolmentVerdict {
         switch self {
         case .unknown: .refused(.notInvited, "no such channel, or the invitation does not open it")
         case .withdrawn: .refused(.revoked, "the invitation was withdrawn; ask for another one")

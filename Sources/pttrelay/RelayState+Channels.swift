@@ -51,6 +51,23 @@ extension RelayState {
             })
     }
 
+    /// Has the records keep what the configuration says of its channels: in a cluster whose relays all serve, only the records do.
+    func recordDeclaredChannels(_ settings: RelaySettings) throws {
+        let floors = Floors(rules: settings.floorRules, retentions: settings.retentions)
+        let served = try servedChannels(named: settings.channels, mayBeNone: true)
+        try store.setServed(Set(served.map(\.id)), declared: [])
+        for channel in served where channel.isDeclared {
+            let (rules, retention) = (floors.rules(of: channel), floors.retention(of: channel))
+            var recorded = ChannelSettings()
+            recorded.mode = ChannelSettings.Mode(rules.mode)
+            recorded.hasQueue = rules.hasQueue
+            recorded.preemptionStep = rules.preemptionStep
+            recorded.keptBursts = retention.bursts
+            recorded.keptMilliseconds = retention.time.wholeMilliseconds
+            _ = try store.changeChannel(channel.id, name: channel.name, settings: recorded, isServed: true)
+        }
+    }
+
     /// The name in invitations of the last start; nil before the first.
     func host() throws -> String? { try store.lastStart()?.host }
 

@@ -21,6 +21,11 @@ struct RelayStateError: Error, Equatable, CustomStringConvertible {
                 "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
     }
 
+    static let channelsOfCluster = RelayStateError(
+        description:
+            "all relays of the cluster serve, so its channels are in its records only: remove [[channel]] and --channel, "
+            + "and use 'pttrelay channel add'")
+
     static func badMemberName(_ text: String) -> RelayStateError {
         RelayStateError(
             description:

@@ -113,7 +113,7 @@ struct RunCommand: ParsableCommand {
             },
             web: web.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
-            relay: RelayService(server: parts.server, ending: ending, node: parts.node))
+            relay: RelayService(server: parts.server, ending: ending, node: parts.node, shares: parts.shares))
         let group = ServiceGroup(
             configuration: .init(
                 services: services.all,
@@ -154,6 +154,7 @@ struct RunCommand: ParsableCommand {
         let registrar: Registrar
         let administration: AdministrationServer
         let node: ClusterNode?
+        let shares: ClusterShares?
     }
 
     private func pushes(
@@ -186,18 +187,25 @@ struct RunCommand: ParsableCommand {
             logger: Logger(label: "pttrelay.members"))
         var administration: AdministrationServer?
         var node: ClusterNode?
+        var shares: ClusterShares?
         if let cluster = settings.cluster {
             let commands = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
             administration = commands
-            node = try await ClusterStandby(
+            let standby = ClusterStandby(
                 settings: cluster, state: state, registrar: registrar, administration: commands, loop: loop,
-                logger: logger
-            ).untilServing()
+                logger: logger)
+            let service: ClusterNode.Service
+            (node, service) = try await standby.untilServing()
+            if case .shares(let own) = service { shares = own }
         }
-        let served = try state.servedChannels(
-            named: self.channels + settings.channels, mayBeNone: settings.api != nil)
+        if shares != nil { try checkForShares(settings) }
+        let served =
+            shares == nil
+            ? try state.servedChannels(named: self.channels + settings.channels, mayBeNone: settings.api != nil) : []
         let channels = try state.configurations(served, floors)
-        if channels.isEmpty { logger.notice("there is no channel yet: 'pttrelay channel add NAME' makes one") }
+        if channels.isEmpty, shares == nil {
+            logger.notice("there is no channel yet: 'pttrelay channel add NAME' makes one")
+        }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
@@ -212,7 +220,10 @@ struct RunCommand: ParsableCommand {
         configuration.workers = settings.workers
         configuration.helpers = settings.helpers
         configuration.acceptsPushes = settings.push != nil
-        configuration.roster = try state.roster()
+        configuration.roster = shares == nil ? try state.roster() : RelayRoster(memberships: [:])
+        if shares != nil {
+            configuration.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
+        }
         let web = try settings.web.map { web in
             try WebEndpoint(
                 configuration: web.endpoint(state, settings.limits, logger: logger), identity: state.identity,
@@ -228,9 +239,16 @@ struct RunCommand: ParsableCommand {
         await registrar.connect(server)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
-        try await registrar.started(
-            host: host, port: port, channels: channels.map(\.id),
-            declared: Set(served.filter(\.isDeclared).map(\.id)))
+        if let shares, let node, let cluster = settings.cluster {
+            let place = RelayPlace(cluster.configuration.place)
+            guard let place else { throw RelayStateError(description: "'place' in [cluster] is no place") }
+            await registrar.join(
+                ClusterPart(node: node, shares: shares, place: place), server, host: host, port: port)
+        } else {
+            try await registrar.started(
+                host: host, port: port, channels: channels.map(\.id),
+                declared: Set(served.filter(\.isDeclared).map(\.id)))
+        }
         // Of those that commands have made, links are printed where they are asked for.
         let links = try zip(served, channels).filter { $0.0.isDeclared || !$0.0.isAdded }.compactMap {
             try state.standingInvitation($0.1, host: host, port: port, web: place)
@@ -245,7 +263,16 @@ struct RunCommand: ParsableCommand {
             pushes: try settings.push?.endpoint(state, logger: logger),
             operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
             api: try settings.api?.configuration(state, logger), registrar: registrar,
-            administration: commands, node: node)
+            administration: commands, node: node, shares: shares)
+    }
+
+    /// What a relay of a cluster whose relays all serve cannot have.
+    private func checkForShares(_ settings: RelaySettings) throws {
+        guard (channels + settings.channels).isEmpty else { throw RelayStateError.channelsOfCluster }
+        guard settings.push == nil else {
+            throw RelayStateError(
+                description: "all relays of the cluster serve, and none of them takes pushes: remove [push]")
+        }
     }
 
     private func endpoint(

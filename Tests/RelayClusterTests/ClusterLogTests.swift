@@ -35,7 +35,7 @@ import Testing
     /// What the node that serves has of the log, with the records of `store`, which is at its end.
     private func serving(_ store: RelayStore, epoch: UInt64 = 1) throws -> ClusterLog {
         let log = ClusterLog(connection, settings.log, of: rig.relay) { _ in }
-        log.begin(epoch, at: try follower(store, description()).take(epoch: epoch))
+        log.begin(epoch, at: try follower(store, description()).take(epoch: epoch).position)
         store.share(with: log)
         return log
     }

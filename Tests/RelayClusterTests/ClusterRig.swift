@@ -42,7 +42,10 @@ struct ClusterRig {
         var lines: [String] { log.lines }
         var ends: [ClusterStateMachine.End] { kept.withLock { $0.ends } }
         var serves: Bool { kept.withLock { $0.serves } }
-        func end(_ end: ClusterStateMachine.End) { kept.withLock { $0.ends.append(end) } }
+        func end(_ end: ClusterNode.End) {
+            guard case .lease(let end) = end else { return }
+            kept.withLock { $0.ends.append(end) }
+        }
         func serve() { kept.withLock { $0.serves = true } }
     }
 
@@ -62,7 +65,7 @@ struct ClusterRig {
                 configuration, store: store, relay: relay, version: "1", timers: ClusterRig.timers,
                 logLimits: logLimits, logger: record.log.logger, onEnd: { record.end($0) })
             Task { [node] in
-                await node.serve()
+                _ = await node.serve()
                 record.serve()
             }
         }

@@ -62,7 +62,7 @@ import Testing
         var status = ClusterAdministration.Status(
             lease: ClusterLease(
                 epoch: 4, node: "a", identifier: "a", incarnation: "1", place: "a:1", state: .serving,
-                milliseconds: 20_000),
+                milliseconds: 20_000), allServe: false,
             nodes: [
                 report("a", position: 9, at: 100), report("b", position: 9, at: 96), report("c", position: 7, at: 99),
                 report("d", position: 9, at: 40),
@@ -76,5 +76,23 @@ import Testing
             ])
         status.lease?.state = .released
         #expect(ClusterCommand.lines(status, of: "relay", now: 100).first == "cluster 'relay': no relay serves")
+        // All serve, and of the shares two relays have some.
+        status.lease?.state = .serving
+        status.allServe = true
+        var table = ShareTable()
+        table.nodes = [("a", "1"), ("b", "2")].map { name, incarnation in
+            ShareTable.Node(name: name, identifier: name, incarnation: incarnation, place: "\(name):1")
+        }
+        for share in 0..<24 { table.shares[share].owner = "1" }
+        table.shares[24].owner = "2"
+        status.shares = table
+        #expect(
+            ClusterCommand.lines(status, of: "relay", now: 100).filter { !$0.hasPrefix("the log") } == [
+                "cluster 'relay': all relays serve, and 'a' at a:1 writes the records (epoch 4)",
+                "a at a:1: serves 24 of 64 shares of the channels, writes the records (version 1)",
+                "b at b:1: serves 1 of 64 shares of the channels, has all records (version 1)",
+                "c at c:1: serves 0 of 64 shares of the channels, lacks 2 records (version 1)",
+                "d at d:1: not heard of for 60 s (version 1)",
+            ])
     }
 }

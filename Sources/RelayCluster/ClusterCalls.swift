@@ -1,0 +1,117 @@
+// Requests of a cluster's relays to the one that writes the records, by way of NATS.
+import Logging
+import MonotonicTime
+import NATS
+import Reactor
+
+/// Asks that relay, and answers when it is this one.
+public actor ClusterCalls {
+    private nonisolated let loop: EventLoop
+    /// Waits for answers.
+    private let callLoop: EventLoop
+    /// The loop that this actor lives on: its node's.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    private let connection: NATSConnection
+    private let configuration: ClusterConfiguration
+    private let logger: Logger
+    private var caller: ClusterCaller
+    private var callee: ClusterCallee
+    private var subscription: NATSSubscription?
+    private var waiting = 0
+    private var answering = 0
+
+    /// How long an answer may take.
+    private static let wait: Duration = .seconds(3)
+    /// Requests that wait for their turn or their answer; further ones fail.
+    private static let waitingMaximum = 128
+    private static let retry: Duration = .seconds(1)
+
+    init(
+        _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
+        relay: ClusterIdentity,
+        on loop: EventLoop, logger: Logger
+    ) throws {
+        self.connection = connection
+        self.configuration = configuration
+        self.loop = loop
+        self.logger = logger
+        caller = ClusterCaller(identity: relay, incarnation: own.incarnation)
+        callee = ClusterCallee(identity: relay, incarnation: own.incarnation)
+        callLoop = try EventLoop(name: "cluster-calls", mayWait: true)
+        self.own = own
+    }
+
+    private let own: ClusterMember
+
+    deinit { callLoop.stop() }
+
+    // MARK: Asking
+
+    /// Has the relay of that incarnation do something.
+    ///
+    /// - Throws: `ClusterError.notAnswered`.
+    func ask(_ request: [UInt8], of incarnation: String) async throws -> [UInt8] {
+        guard waiting < Self.waitingMaximum, let (message, number) = caller.seal(request, to: incarnation) else {
+            throw ClusterError.notAnswered("too much is asked at once")
+        }
+        waiting += 1
+        defer { waiting -= 1 }
+        let (connection, subject, asked) = (connection, configuration.callSubject(incarnation), Instant.now)
+        let result: Result<[UInt8], any Error> = await withCheckedContinuation { continuation in
+            callLoop.execute {
+                continuation.resume(
+                    returning: Result {
+                        // Those before may have waited in vain for long.
+                        guard .now - asked < Self.wait else { throw ClusterError.notAnswered("others wait as well") }
+                        return try connection.request(message, to: subject, wait: Self.wait)
+                    })
+            }
+        }
+        switch result {
+        case .success(let bytes):
+            guard let answer = caller.open(bytes, to: number, of: incarnation) else {
+                throw ClusterError.notAnswered("the answer is not of a relay with this key")
+            }
+            return answer
+        case .failure(let error): throw (error as? ClusterError) ?? ClusterError.notAnswered("\(error)")
+        }
+    }
+
+    // MARK: Answering
+
+    /// From now on `handler` answers what others ask this relay.
+    func answer(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) {
+        let (connection, subject) = (connection, configuration.callSubject(own.incarnation))
+        callLoop.execute { [weak self, loop] in
+            let result = Result {
+                try connection.answer(subject, waitingMaximum: Self.waitingMaximum) { [weak self] request in
+                    loop.execute { [weak self] in self?.assumeIsolated { $0.take(request, handler) } }
+                }
+            }
+            loop.execute { [weak self] in self?.assumeIsolated { $0.subscribed(result, handler) } }
+        }
+    }
+
+    private func subscribed(
+        _ result: Result<NATSSubscription, any Error>, _ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]
+    ) {
+        switch result {
+        case .success(let subscription): self.subscription = subscription
+        case .failure(let error):
+            logger.warning("\(error)", metadata: ["about": "the requests of other relays"])
+            _ = loop.schedule(after: Self.retry) { [weak self] in self?.assumeIsolated { $0.answer(handler) } }
+        }
+    }
+
+    private func take(_ request: NATSRequest, _ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) {
+        // What is not a relay's request has no answer.
+        guard answering < Self.waitingMaximum, let call = callee.open(request.bytes) else { return }
+        answering += 1
+        Task {
+            let answer = callee.seal(await handler(call.body), to: call)
+            answering -= 1
+            if let answer { request.reply(answer) }
+        }
+    }
+}

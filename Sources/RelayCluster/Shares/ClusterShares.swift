@@ -1,0 +1,184 @@
+// A relay's part in a cluster whose relays all serve: carries out what the state machine says, as far as it concerns NATS and the ports of others.
+import Cryptography
+import Logging
+import MonotonicTime
+import NATS
+import QUIC
+import Reactor
+import RelayProtocol
+
+/// Keeps a relay's entry in the table of shares, and tells it which shares it serves.
+public actor ClusterShares {
+    private nonisolated let loop: EventLoop
+    /// Reads and writes the table.
+    private let tableLoop: EventLoop
+    /// The loop that this actor lives on: its node's.
+    public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
+
+    /// What the relay is to do about its shares, in this order; `.read`, `.write`, `.watch`, `.released` and `.end` are not among it.
+    public nonisolated let orders: AsyncStream<SharesStateMachine.Action>
+    private let give: AsyncStream<SharesStateMachine.Action>.Continuation
+    private let connection: NATSConnection
+    private let stream: NATSStream
+    private let own: ClusterMember
+    private let logger: Logger
+    private let onEnd: @Sendable (SharesStateMachine.End) -> Void
+    private var machine: SharesStateMachine
+    private var timer: EventLoop.Timer?
+    private var watches: [String: PortWatch] = [:]
+    private var watched: [String: String] = [:]
+    private var problems: ClusterProblems
+    private var hasReleased = false
+    private var untilReleased: CheckedContinuation<Void, Never>?
+
+    /// How long an answer of NATS may take.
+    private static let wait: Duration = .seconds(1)
+
+    init(
+        _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
+        timers: SharesStateMachine.Timers, on loop: EventLoop, logger: Logger,
+        onEnd: @escaping @Sendable (SharesStateMachine.End) -> Void
+    ) throws {
+        self.connection = connection
+        stream = configuration.shares
+        self.own = own
+        self.loop = loop
+        self.logger = logger
+        problems = ClusterProblems(logger: logger)
+        self.onEnd = onEnd
+        machine = SharesStateMachine(own, timers: timers)
+        tableLoop = try EventLoop(name: "cluster-share", mayWait: true)
+        (orders, give) = AsyncStream.makeStream()
+    }
+
+    deinit { tableLoop.stop() }
+
+    /// The relay listens, and takes orders.
+    public func start() {
+        take(.start)
+    }
+
+    /// Whether the relay has all records.
+    func note(follows: Bool) { take(.follows(follows)) }
+
+    /// The answer to `SharesStateMachine.Action.pause`.
+    public func paused(_ busy: [Int: Set<ChannelID>]) {
+        take(.paused(busy.mapValues { Set($0.map(\.description)) }))
+    }
+
+    /// Channels have gone to the relay that serves them now, or are no channels any more.
+    public func left(_ channels: [ChannelID]) {
+        for channel in channels { take(.left(channel.description)) }
+    }
+
+    /// Gives all shares to other relays; returns when that is done, or not possible.
+    public func release() async {
+        guard !hasReleased else { return }
+        await withCheckedContinuation { continuation in
+            untilReleased = continuation
+            take(.release)
+        }
+    }
+
+    // MARK: Rules
+
+    private func take(_ event: SharesStateMachine.Event) {
+        for action in machine.handle(event, at: .now) { carryOut(action) }
+        timer?.cancel()
+        timer = machine.nextDeadline.map { deadline in
+            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.take(.deadline) } }
+        }
+    }
+
+    private func carryOut(_ action: SharesStateMachine.Action) {
+        switch action {
+        case .read: read()
+        case .write(let table, let revision): write(table, over: revision)
+        case .watch(let places): watch(places)
+        case .released:
+            hasReleased = true
+            untilReleased?.resume()
+            untilReleased = nil
+        case .end(let end): onEnd(end)
+        case .take, .unhold, .pause, .resume, .move, .places: give.yield(action)
+        }
+    }
+
+    private func read() {
+        let (connection, stream) = (connection, stream)
+        inBackground {
+            try connection.last(of: stream.subject, in: stream.name, wait: Self.wait)
+        } then: { shares, result in
+            switch result {
+            case .success(let message):
+                let table = message.flatMap { ShareTable(message: $0.bytes) }
+                guard message == nil || table != nil else {
+                    shares.note(ClusterError.unreadableShares)
+                    return shares.take(.readFailed)
+                }
+                shares.note(nil)
+                shares.take(.read(table, revision: message?.sequence ?? 0))
+            case .failure(let error):
+                shares.note(error)
+                shares.take(.readFailed)
+            }
+        }
+    }
+
+    private func write(_ table: ShareTable, over revision: UInt64) {
+        let (connection, stream) = (connection, stream)
+        inBackground {
+            try connection.publish(
+                table.message, to: stream.subject, of: stream.name, after: .last(revision), wait: Self.wait)
+        } then: { shares, result in
+            switch result {
+            case .success(let revision):
+                shares.note(nil)
+                shares.take(.written(revision: revision))
+            case .failure(let error as NATSError) where error.kind == .otherLast: shares.take(.refused)
+            case .failure(let error):
+                shares.note(error)
+                shares.take(.writeFailed)
+            }
+        }
+    }
+
+    // MARK: Ports
+
+    private func watch(_ places: [String: String]) {
+        watched = places
+        for (incarnation, watch) in watches where places[incarnation] == nil {
+            watch.cancel()
+            watches[incarnation] = nil
+        }
+        for (incarnation, place) in places where watches[incarnation] == nil {
+            Task {
+                guard let place = RelayPlace(place),
+                    let address = try? await SocketAddress.resolve(place.host, port: place.port).first
+                else {
+                    return logger.warning(
+                        "the place of a relay has no address; its end is noticed only when it has not written for long",
+                        metadata: ["place": "\(place)"])
+                }
+                guard watched[incarnation] != nil, watches[incarnation] == nil else { return }
+                watches[incarnation] = PortWatch(address, on: loop) { [weak self] in
+                    self?.assumeIsolated { $0.take(.portClosed(incarnation: incarnation)) }
+                }
+            }
+        }
+    }
+
+    // MARK: Threads
+
+    private func inBackground<T: Sendable>(
+        _ body: @escaping @Sendable () throws -> T,
+        then: @escaping @Sendable (isolated ClusterShares, Result<T, any Error>) -> Void
+    ) {
+        tableLoop.execute { [weak self, loop] in
+            let result = Result { try body() }
+            loop.execute { [weak self] in self?.assumeIsolated { then($0, result) } }
+        }
+    }
+
+    private func note(_ error: (any Error)?) { problems.note(error, about: "the shares") }
+}

@@ -1,0 +1,430 @@
+// Which shares of the channels a relay of a cluster serves, and when it gives them to others. Pure.
+import MonotonicTime
+import RelayProtocol
+
+/// One relay's part in a cluster whose relays all serve.
+///
+/// A share's owner is the relay that `ShareTable` names, as long as that relay renews its entry: it ends `Timers.margin` before others may remove
+/// it. They do when the entry was not renewed for `Timers.lease` (counted from when they saw the last renewal), or when the relay's port is
+/// closed, so that its process has ended. Every write names the revision that the writer has read; so a relay is removed before
+/// its next renewal or after it, and notices the former by its refusal.
+///
+/// A share moves so that nobody is granted a floor by two relays: its owner stops granting floors where nobody talks (`Action.pause`), writes
+/// the new owner and the channels on which somebody talks, and only then sends the members there. The new owner grants no floor of the
+/// channels that are listed, until the earlier one has taken them from the list, or is gone.
+public struct SharesStateMachine: Sendable {
+    /// How long things take.
+    public struct Timers: Equatable, Sendable {
+        /// The table is read this often.
+        public var poll: Duration = .milliseconds(250)
+        /// The same while an earlier owner of one of the shares still has channels.
+        public var heldPoll: Duration = .milliseconds(50)
+        /// A relay writes its entry this often.
+        public var renewal: Duration = .seconds(1)
+        /// What has failed is tried again after this time.
+        public var retry: Duration = .milliseconds(250)
+        /// How long an entry is good for.
+        public var lease: Duration = .seconds(20)
+        /// How much earlier its relay ends.
+        public var margin: Duration = .seconds(1)
+        /// How long the floors of channels that are to move may wait for the table.
+        public var pause: Duration = .seconds(1)
+        /// The time between two moves whose reason is that another relay has fewer shares.
+        public var balance: Duration = .seconds(1)
+        /// Shares that move at once for that reason: their members all connect again.
+        public var sharesAtOnce = 2
+        /// How long a relay that goes waits until its shares are others'.
+        public var release: Duration = .seconds(3)
+
+        /// The usual times.
+        public init() {}
+    }
+
+    /// What has happened.
+    public enum Event: Equatable, Sendable {
+        /// The relay listens.
+        case start
+        /// `nextDeadline` has come.
+        case deadline
+        /// The table as it is, and its revision; nil and 0: there has been none.
+        case read(ShareTable?, revision: UInt64)
+        /// The table cannot be read.
+        case readFailed
+        /// The table is written, and has this revision now.
+        case written(revision: UInt64)
+        /// It has another revision than was expected.
+        case refused
+        /// It cannot be written; or it was, and nobody knows.
+        case writeFailed
+        /// No process has that relay's port.
+        case portClosed(incarnation: String)
+        /// Whether this relay has all records.
+        case follows(Bool)
+        /// The answer to `Action.pause`: the channels on which somebody talks, by their share.
+        case paused([Int: Set<String>])
+        /// A channel that somebody talked on has gone to its new owner.
+        case left(String)
+        /// This relay is to go.
+        case release
+    }
+
+    /// Why a relay serves no longer.
+    public enum End: Equatable, Sendable {
+        /// The others have removed it.
+        case removed
+        /// It could not renew its entry.
+        case leaseLost
+        /// The cluster has too many relays.
+        case tooMany
+    }
+
+    /// What is to be done.
+    public enum Action: Equatable, Sendable {
+        /// Read the table.
+        case read
+        /// Write it over that revision; 0: if there is none.
+        case write(ShareTable, over: UInt64)
+        /// Watch the ports of these other relays, by their incarnations.
+        case watch([String: String])
+        /// Serve the channels of the share; of the channels `held` grant no floor.
+        case take(Int, held: Set<String>)
+        /// Grant the floors of these channels.
+        case unhold(Set<String>)
+        /// Grant no floors of channels of these shares on which nobody talks, and tell of the others.
+        case pause([Int])
+        /// Grant them again.
+        case resume([Int])
+        /// Another relay has the share: members go there.
+        case move(Int, to: String)
+        /// Where the shares are, in their order.
+        case places([Place])
+        /// The relay has no share any more, or has tried for long enough.
+        case released
+        /// Serve no longer, at once.
+        case end(End)
+    }
+
+    /// Where a share is.
+    public enum Place: Equatable, Sendable {
+        /// At this relay.
+        case here
+        /// At the one that members reach there, as `host:port`.
+        case elsewhere(String)
+        /// Nowhere.
+        case nowhere
+    }
+
+    /// Shares that are about to be given to others.
+    private struct Handover {
+        enum Progress { case pausing, paused(since: Instant), cancelled }
+        var targets: [Int: String]
+        var busy: [Int: Set<String>] = [:]
+        var progress = Progress.pausing
+    }
+
+    private let own: ShareTable.Node
+    private let shareCount: Int
+    private let timers: Timers
+    private var table: ShareTable?
+    private var revision: UInt64 = 0
+    /// When the table was read or written last.
+    private var readAt: Instant?
+    /// What the relays' entries counted, and when that was first seen.
+    private var renewals: [String: (count: UInt64, at: Instant)] = [:]
+    private var closed: Set<String> = []
+    /// The shares that this relay serves, with the channels of each whose floors another one still has.
+    private var held: [Int: Set<String>] = [:]
+    /// The channels of shares of others on which somebody still talks here.
+    private var finishing: [Int: Set<String>] = [:]
+    private var handover: Handover?
+    private var mayBalanceAt = Instant.zero
+    private var watched: [String: String] = [:]
+    private var told: [Place] = []
+    private var releasedBy: Instant?
+    private var hasReleased = false
+    private var hasStarted = false
+    private var hasEnded = false
+    private var isReady = false
+    /// When its entry was written last, as far as is known, counted from when that was asked for; nil: it has none yet.
+    private var heldAt: Instant?
+    private var askedAt: Instant?
+    private var asked: ShareTable?
+    private var askAt = Instant.zero
+    private var renewAt = Instant.zero
+    private var mustRead = true
+
+    /// A relay that begins.
+    public init(_ own: ClusterMember, shares count: Int = ChannelID.shareCount, timers: Timers = Timers()) {
+        shareCount = count
+        self.own = ShareTable.Node(
+            name: own.node, identifier: own.identifier, incarnation: own.incarnation, place: own.place)
+        self.timers = timers
+    }
+
+    /// The shares that this relay serves.
+    public var shares: Set<Int> { Set(held.keys) }
+
+    /// When `.deadline` is due; nil: never.
+    public var nextDeadline: Instant? {
+        if hasEnded || !hasStarted { return nil }
+        return [askedAt == nil ? askAt : nil, expiry, hasReleased ? nil : releasedBy].compactMap(\.self).min()
+    }
+
+    private var expiry: Instant? { heldAt.map { $0 + timers.lease - timers.margin } }
+
+    /// What is to be done about an event.
+    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        if hasEnded { return [] }
+        if let expiry, now >= expiry { return end(.leaseLost) }
+        switch event {
+        case .start:
+            hasStarted = true
+            return ask(at: now)
+        case .deadline: return cancelOverdue(at: now) + ask(at: now) + releaseWhenDone(at: now)
+        case .read(let table, let revision):
+            askedAt = nil
+            mustRead = false
+            return adopt(table, revision, at: now)
+        case .written(let revision):
+            guard let sent = askedAt, let asked else { return [] }
+            askedAt = nil
+            heldAt = sent
+            renewAt = sent + timers.renewal
+            return adopt(asked, revision, isOwn: true, at: now)
+        case .refused:
+            askedAt = nil
+            mustRead = true
+            return askNow(at: now)
+        case .readFailed, .writeFailed:
+            askedAt = nil
+            // Of a write nobody knows whether it was made.
+            mustRead = true
+            askAt = now + timers.retry
+            return cancelOverdue(at: now)
+        case .portClosed(let incarnation):
+            closed.insert(incarnation)
+            return askNow(at: now)
+        case .follows(let follows):
+            guard isReady != follows else { return [] }
+            isReady = follows
+            return askNow(at: now)
+        case .paused(let busy): return paused(busy, at: now)
+        case .left(let channel):
+            guard let share = finishing.first(where: { $0.value.contains(channel) })?.key else { return [] }
+            finishing[share]?.remove(channel)
+            return askNow(at: now)
+        case .release:
+            guard releasedBy == nil else { return [] }
+            releasedBy = now + timers.release
+            return beginHandover(at: now) + askNow(at: now) + releaseWhenDone(at: now)
+        }
+    }
+
+    // MARK: Asking
+
+    private mutating func askNow(at now: Instant) -> [Action] {
+        askAt = now
+        return ask(at: now)
+    }
+
+    /// Reads the table, or writes it if this relay has something to say. What it says is of a table that was read just now: others write, too.
+    private mutating func ask(at now: Instant) -> [Action] {
+        guard hasStarted, askedAt == nil, now >= askAt else { return [] }
+        asked = nil
+        if !mustRead, readAt == now {
+            guard let wanted = wanted(at: now) else { return end(.tooMany) }
+            guard isDue(wanted, at: now) else {
+                askAt = now + (hasHeld ? timers.heldPoll : timers.poll)
+                return []
+            }
+            asked = wanted
+        }
+        askedAt = now
+        guard let asked else { return [.read] }
+        return [.write(asked, over: revision)]
+    }
+
+    private var hasHeld: Bool { held.values.contains { !$0.isEmpty } }
+
+    private func isDue(_ wanted: ShareTable, at now: Instant) -> Bool {
+        if heldAt == nil || now >= renewAt { return true }
+        if case .cancelled? = handover?.progress { return true }
+        return wanted.shares != table?.shares || wanted.nodes.count != table?.nodes.count
+            || wanted.node(own.incarnation)?.isReady != table?.node(own.incarnation)?.isReady
+    }
+
+    /// The table as this relay would have it; nil: it has no place in it.
+    private func wanted(at now: Instant) -> ShareTable? {
+        var wanted = table ?? ShareTable(shares: shareCount)
+        for node in wanted.nodes where node.incarnation != own.incarnation && isGone(node, at: now) {
+            wanted.remove(node.incarnation)
+        }
+        var entry = own
+        entry.renewals = (wanted.node(own.incarnation)?.renewals ?? 0) + 1
+        entry.isReady = isReady && releasedBy == nil
+        guard wanted.enter(entry) else { return nil }
+        for share in wanted.shares.indices
+        where wanted.shares[share].owner == own.incarnation && wanted.shares[share].earlier == own.incarnation {
+            (wanted.shares[share].earlier, wanted.shares[share].held) = (nil, [])
+        }
+        for (share, channels) in finishing where wanted.shares[share].earlier == own.incarnation {
+            wanted.shares[share].held = channels.sorted()
+            if channels.isEmpty { wanted.shares[share].earlier = nil }
+        }
+        if let handover, case .paused = handover.progress {
+            for (share, target) in handover.targets where wanted.shares[share].owner == own.incarnation {
+                guard wanted.node(target)?.isReady == true else { continue }
+                let busy = handover.busy[share] ?? []
+                wanted.give(share, to: target)
+                wanted.shares[share].earlier = busy.isEmpty ? nil : own.incarnation
+                wanted.shares[share].held = busy.sorted()
+            }
+        }
+        wanted.assignFree()
+        return wanted
+    }
+
+    private func isGone(_ node: ShareTable.Node, at now: Instant) -> Bool {
+        if closed.contains(node.incarnation) { return true }
+        guard let seen = renewals[node.incarnation], seen.count == node.renewals else { return false }
+        return now - seen.at >= timers.lease
+    }
+
+    // MARK: The table
+
+    private mutating func adopt(
+        _ new: ShareTable?, _ revision: UInt64, isOwn: Bool = false, at now: Instant
+    ) -> [Action] {
+        (table, self.revision, readAt) = (new, revision, now)
+        let nodes = new?.nodes ?? []
+        for node in nodes where renewals[node.incarnation]?.count != node.renewals {
+            renewals[node.incarnation] = (node.renewals, now)
+        }
+        let known = Set(nodes.map(\.incarnation))
+        renewals = renewals.filter { known.contains($0.key) }
+        closed.formIntersection(known)
+        if heldAt != nil, !known.contains(own.incarnation) { return end(.removed) }
+        var actions = settle(isOwn: isOwn)
+        askAt = now
+        actions += beginHandover(at: now)
+        actions += ask(at: now)
+        return actions + releaseWhenDone(at: now)
+    }
+
+    /// Does what the table says.
+    private mutating func settle(isOwn: Bool) -> [Action] {
+        guard let table, heldAt != nil else { return tellPlaces() }
+        var actions: [Action] = []
+        for (number, share) in table.shares.enumerated() {
+            if share.owner == own.incarnation {
+                let isShared = share.earlier != own.incarnation && table.node(share.earlier) != nil
+                let others = isShared ? Set(share.held) : []
+                if let before = held[number] {
+                    let free = before.subtracting(others)
+                    if !free.isEmpty { actions.append(.unhold(free)) }
+                    held[number] = before.intersection(others)
+                } else {
+                    // What it was about to give away, and has got back.
+                    finishing[number] = nil
+                    held[number] = others
+                    actions.append(.take(number, held: others))
+                }
+            } else if held.removeValue(forKey: number) != nil {
+                let busy = handover?.busy[number] ?? []
+                if !busy.isEmpty { finishing[number] = busy }
+                handover?.targets[number] = nil
+                actions += tellPlaces()
+                actions.append(.move(number, to: table.node(share.owner)?.place ?? ""))
+            }
+        }
+        finishing = finishing.filter { !$0.value.isEmpty || table.shares[$0.key].earlier == own.incarnation }
+        if isOwn, case .cancelled? = handover?.progress, let handover {
+            // No write that is on its way can give them away any more.
+            actions.append(.resume(handover.targets.keys.sorted()))
+            self.handover = nil
+        }
+        if handover?.targets.isEmpty ?? false { handover = nil }
+        return actions + tellPlaces() + watchOthers()
+    }
+
+    private mutating func tellPlaces() -> [Action] {
+        guard let table else { return [] }
+        let places = table.shares.enumerated().map { number, share -> Place in
+            if held[number] != nil { return .here }
+            guard let owner = table.node(share.owner), owner.incarnation != own.incarnation else { return .nowhere }
+            return .elsewhere(owner.place)
+        }
+        guard places != told else { return [] }
+        told = places
+        return [.places(places)]
+    }
+
+    private mutating func watchOthers() -> [Action] {
+        let others = (table?.nodes ?? []).filter { $0.incarnation != own.incarnation }
+        let places = Dictionary(others.map { ($0.incarnation, $0.place) }) { first, _ in first }
+        guard places != watched else { return [] }
+        watched = places
+        return [.watch(places)]
+    }
+
+    // MARK: Giving shares away
+
+    /// Begins to give shares to others: to those that have fewer, or all of them when this relay goes.
+    private mutating func beginHandover(at now: Instant) -> [Action] {
+        guard handover == nil, let table, !held.isEmpty else { return [] }
+        var loads = table.readyLoads(except: own.incarnation)
+        guard !loads.isEmpty else { return [] }
+        let settled = held.filter { $0.value.isEmpty && table.shares[$0.key].owner == own.incarnation }.keys.sorted()
+        let count: Int
+        if releasedBy != nil {
+            count = settled.count
+        } else {
+            guard isReady, now >= mayBalanceAt, finishing.count < timers.sharesAtOnce else { return [] }
+            let fair = (table.shares.count + loads.count) / (loads.count + 1)
+            let wanting = loads.values.reduce(0) { $0 + max(0, table.shares.count / (loads.count + 1) - $1) }
+            count = min(timers.sharesAtOnce, held.count - fair, wanting)
+        }
+        guard count > 0 else { return [] }
+        mayBalanceAt = now + timers.balance
+        var targets: [Int: String] = [:]
+        for share in settled.suffix(count) {
+            guard let least = ShareTable.least(loads) else { break }
+            targets[share] = least
+            loads[least, default: 0] += 1
+        }
+        guard !targets.isEmpty else { return [] }
+        handover = Handover(targets: targets)
+        return [.pause(targets.keys.sorted())]
+    }
+
+    private mutating func paused(_ busy: [Int: Set<String>], at now: Instant) -> [Action] {
+        guard var handover, case .pausing = handover.progress else { return [] }
+        handover.busy = busy
+        handover.progress = .paused(since: now)
+        let crowded = handover.targets.keys.filter { (busy[$0]?.count ?? 0) > ShareTable.heldMaximum }.sorted()
+        for share in crowded { handover.targets[share] = nil }
+        self.handover = handover.targets.isEmpty ? nil : handover
+        return (crowded.isEmpty ? [] : [.resume(crowded)]) + askNow(at: now)
+    }
+
+    /// Gives up what the table has not taken for too long. The floors wait until it is certain that it will not.
+    private mutating func cancelOverdue(at now: Instant) -> [Action] {
+        if case .paused(let since)? = handover?.progress, now - since >= timers.pause {
+            handover?.progress = .cancelled
+        }
+        return []
+    }
+
+    private mutating func releaseWhenDone(at now: Instant) -> [Action] {
+        guard let releasedBy, !hasReleased else { return [] }
+        let isDone = held.isEmpty || (table?.readyLoads(except: own.incarnation).isEmpty ?? true)
+        guard isDone || now >= releasedBy else { return [] }
+        hasReleased = true
+        return [.released]
+    }
+
+    private mutating func end(_ reason: End) -> [Action] {
+        hasEnded = true
+        return [.end(reason)]
+    }
+}

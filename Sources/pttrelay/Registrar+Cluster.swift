@@ -1,0 +1,309 @@
+// The records of a relay in a cluster whose relays all serve: one of them writes, and each serves the channels of its shares.
+import Cryptography
+import FoundationEssentials
+import Logging
+import RelayCluster
+import RelayProtocol
+import RelayServer
+import RelayStore
+
+/// What a relay knows of its part in such a cluster.
+struct ClusterPart {
+    let node: ClusterNode
+    let shares: ClusterShares
+    /// The shares that this relay serves.
+    var owned: Set<Int> = []
+    /// Channels of these whose floors other relays still have.
+    var held: Set<ChannelID> = []
+    /// Shares that are about to be given away.
+    var paused: Set<Int> = []
+    /// The channels of each share, those that are not served any more among them; nil: to be read.
+    var channels: [Int: Set<ChannelID>]?
+    /// Where members reach this relay.
+    let place: RelayPlace
+    /// Where the shares are.
+    var places: [SharesStateMachine.Place] = []
+
+    /// Where members reach the relay that serves a channel; nil: none does.
+    func place(of channel: ChannelID) -> String? {
+        guard places.count == ChannelID.shareCount else { return nil }
+        return switch places[channel.share()] {
+        case .here: place.description
+        case .elsewhere(let place): place
+        case .nowhere: nil
+        }
+    }
+}
+
+/// What happens to the part, in its order.
+enum ClusterEvent: Sendable {
+    /// See `ClusterShares.orders`.
+    case order(SharesStateMachine.Action)
+    /// Other relays have changed these records.
+    case records(RecordChanges)
+    /// These channels have gone to other relays.
+    case moved([ChannelID])
+}
+
+/// What a relay asks the one that writes the records.
+enum ClusterRequest: Codable {
+    case enrol(channel: String, token: [UInt8], member: [UInt8], name: String)
+    case command(AdministrationRequest)
+
+    var isCommand: Bool { if case .command = self { true } else { false } }
+}
+
+/// The answer.
+enum ClusterResponse: Codable {
+    case member(priority: UInt8, isListenOnly: Bool, isRevoked: Bool)
+    case refused(String)
+    case command(AdministrationResponse)
+    case failed(String, mayPass: Bool)
+}
+
+extension Registrar {
+    /// Whether this relay serves a channel, if that exists.
+    func owns(_ channel: ChannelID) -> Bool { part.map { $0.owned.contains(channel.share()) } ?? true }
+
+    /// All relays of the cluster serve: from now on this one serves what its part says. The address is for links.
+    func join(_ part: ClusterPart, _ server: RelayServer, host: String, port: UInt16) async {
+        self.part = part
+        setAddress(host: host, port: port)
+        let (node, shares) = (part.node, part.shares)
+        await server.onMove { channels in Task { [weak self] in await self?.take(.moved(channels), server) } }
+        // In the order of the log.
+        let (records, record) = AsyncStream.makeStream(of: RecordChanges.self)
+        await node.onRecords { record.yield($0) }
+        await node.onRequest { [weak self] request in await self?.answer(request) ?? [] }
+        Task { [weak self] in for await changes in records { await self?.take(.records(changes), server) } }
+        Task { [weak self] in for await order in shares.orders { await self?.take(.order(order), server) } }
+        await shares.start()
+    }
+
+    /// Does what has happened.
+    func take(_ event: ClusterEvent, _ server: RelayServer) async {
+        // What it changes no command may change meanwhile.
+        await inOwnTurn { registrar in
+            do {
+                switch event {
+                case .order(let action): try await registrar.carryOut(action, server)
+                case .records(let changes): try await registrar.adopt(changes, server)
+                case .moved(let channels): try await registrar.moved(channels, server)
+                }
+            } catch {
+                registrar.logger.error("the records of the cluster cannot be read", metadata: ["why": "\(error)"])
+            }
+        }
+    }
+
+    // MARK: Shares
+
+    private func carryOut(_ action: SharesStateMachine.Action, _ server: RelayServer) async throws {
+        guard let part else { return }
+        switch action {
+        case .take(let share, let held):
+            self.part?.owned.insert(share)
+            self.part?.held.formUnion(held.compactMap { ChannelID($0) })
+            try await serve(try channels(of: share), server)
+        case .unhold(let channels):
+            let channels = channels.compactMap { ChannelID($0) }
+            self.part?.held.subtract(channels)
+            await server.resume(channels)
+        case .pause(let shares):
+            self.part?.paused.formUnion(shares)
+            let served = try shares.reduce(into: [:]) { $0[$1] = try channels(of: $1) }
+            let busy = await server.pause(served.values.flatMap(\.self)) ?? []
+            await part.shares.paused(served.mapValues { busy.intersection($0) })
+        case .resume(let shares):
+            self.part?.paused.subtract(shares)
+            await server.resume(try shares.flatMap { try channels(of: $0) })
+        case .move(let share, let place):
+            self.part?.owned.remove(share)
+            self.part?.paused.remove(share)
+            let channels = try channels(of: share)
+            self.part?.held.subtract(channels)
+            await server.move(Array(channels), to: RelayPlace(place) ?? part.place)
+        case .places(let places):
+            self.part?.places = places
+            await server.setPlaces(ChannelPlaces(shares: places.map { ChannelPlaces.Place($0) }))
+        case .read, .write, .watch, .released, .end: break
+        }
+    }
+
+    /// The channels of a share that the records have, or have had.
+    private func channels(of share: Int) throws -> Set<ChannelID> {
+        if part?.channels == nil {
+            part?.channels = try store.channels().reduce(into: [:]) { $0[$1.id.share(), default: []].insert($1.id) }
+        }
+        return part?.channels?[share] ?? []
+    }
+
+    /// Serves channels with their members, those among them that are to be served.
+    private func serve(_ channels: Set<ChannelID>, _ server: RelayServer) async throws {
+        let members = try store.members(ofChannels: channels)
+        for id in channels.sorted(by: { $0.description < $1.description }) {
+            guard let channel = try store.knownChannel(id), channel.isServed || channel.isAdded else { continue }
+            let memberships = (members[id] ?? []).map { ($0.id, $0.membership) }
+            let configuration = channel.configuration(token: try store.standingToken(of: id), floors)
+            let isServed = await server.serve(
+                configuration, members: Dictionary(memberships) { $1 }, isPaused: isPaused(id))
+            if !isServed {
+                logger.error(
+                    "a channel of this relay is not served: it has reached its limit of channels",
+                    metadata: ["channel": "\(channel.name)"])
+            }
+        }
+    }
+
+    private func isPaused(_ channel: ChannelID) -> Bool {
+        part.map { $0.held.contains(channel) || $0.paused.contains(channel.share()) } ?? false
+    }
+
+    /// Channels have gone to other relays. Of those one may have come back meanwhile.
+    private func moved(_ channels: [ChannelID], _ server: RelayServer) async throws {
+        await part?.shares.left(channels)
+        let own = Set(channels.filter(owns))
+        if !own.isEmpty { try await serve(own, server) }
+    }
+
+    // MARK: Records
+
+    /// Has the relay serve what the records say now.
+    private func adopt(_ changes: RecordChanges, _ server: RelayServer) async throws {
+        guard part != nil else { return }
+        if changes.isEverything {
+            part?.channels = nil
+            var all = Set(await server.channelConfigurations.map(\.id))
+            for share in part?.owned ?? [] { all.formUnion(try channels(of: share)) }
+            for id in all { try await adopt(id, server) }
+            for (id, members) in try store.members(ofChannels: all.filter(owns)) {
+                await adopt(members, of: id, server)
+            }
+            return
+        }
+        for id in changes.channels { try await adopt(id, server) }
+        for (id, members) in changes.members where owns(id) {
+            await adopt(try store.members(members, of: id), of: id, server)
+        }
+    }
+
+    private func adopt(_ id: ChannelID, _ server: RelayServer) async throws {
+        part?.channels?[id.share(), default: []].insert(id)
+        let known = await server.configuration(of: id)
+        guard let channel = try store.knownChannel(id), channel.isServed || channel.isAdded else {
+            if known != nil { await server.remove(id, "the channel was removed") }
+            // Nobody waits for the end of a burst on it any more.
+            await part?.shares.left([id])
+            return
+        }
+        guard owns(id) else { return }
+        guard let known else { return try await serve([id], server) }
+        for change in await bring(channel.configuration(token: known.token, floors), from: known, on: server) {
+            logger.notice("\(change)")
+        }
+    }
+
+    private func adopt(_ members: [MemberRecord], of channel: ChannelID, _ server: RelayServer) async {
+        let removed = members.filter { $0.revokedAt != nil }.map(\.id)
+        if !removed.isEmpty { await server.revoke(removed, from: channel) }
+        for member in members where member.revokedAt == nil {
+            await server.readmit(member.id, to: channel, as: member.membership)
+        }
+    }
+
+    // MARK: Requests to the one that writes
+
+    /// Whether another relay of the cluster writes the records.
+    var isFollowing: Bool { part.map { !$0.node.standing.serves } ?? false }
+
+    /// Has the relay that writes the records do something.
+    func ask(_ request: ClusterRequest) async throws -> ClusterResponse {
+        guard let part else { throw RelayStateError(description: "this relay is in no cluster") }
+        let answer = try await part.node.ask(request.bytes, isRecord: request.isCommand)
+        guard let response = ClusterResponse(bytes: answer) else {
+            throw RelayStateError(
+                description:
+                    "the relay that writes the records has another version; install the same one on all relays",
+                mayPass: true)
+        }
+        return response
+    }
+
+    /// What another relay of the cluster asks this one, which writes the records.
+    nonisolated func answer(_ request: [UInt8]) async -> [UInt8] {
+        guard let request = ClusterRequest(bytes: request) else {
+            return ClusterResponse.failed("the request cannot be read", mayPass: false).bytes
+        }
+        return await answer(request).bytes
+    }
+
+    private func answer(_ request: ClusterRequest) async -> ClusterResponse {
+        guard !isFollowing else { return .failed("another relay writes the records now; try again", mayPass: true) }
+        switch request {
+        case .enrol(let channel, let token, let member, let name):
+            guard let channel = ChannelID(channel), let token = InvitationToken(token),
+                let member = MemberID(bytes: member), let name = DisplayName(name)
+            else { return .failed("the enrolment cannot be read", mayPass: false) }
+            do {
+                switch try store.enrol(member, named: name, with: token, in: channel, now: clock()) {
+                case .member(let record):
+                    return .member(
+                        priority: record.priority, isListenOnly: record.isListenOnly,
+                        isRevoked: record.revokedAt != nil)
+                case .refused(let refusal): return .refused(refusal.rawValue)
+                }
+            } catch { return .failed("\(error)", mayPass: true) }
+        case .command(let request):
+            do { return .command(try await perform(request)) } catch {
+                return .failed("\(error)", mayPass: (error as? RelayStateError)?.mayPass ?? false)
+            }
+        }
+    }
+
+    /// Has the one that writes the records enrol a client.
+    func enrolElsewhere(_ enrolment: RelayEnrolment) async -> RelayEnrolmentVerdict {
+        do {
+            let response = try await ask(
+                .enrol(
+                    channel: enrolment.channel.description, token: enrolment.token.bytes,
+                    member: enrolment.member.bytes, name: enrolment.name.text))
+            switch response {
+            case .member(let priority, let isListenOnly, let isRevoked):
+                return .admitted(
+                    RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: isRevoked))
+            case .refused(let text):
+                return EnrolmentRefusal(rawValue: text)?.verdict ?? .refused(.other, "the invitation does not open it")
+            case .failed(let why, _):
+                logger.error(
+                    "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(why)"])
+            case .command: break
+            }
+        } catch {
+            logger.error("a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
+        }
+        return .refused(.relayBusy, "the cluster cannot write its records now")
+    }
+}
+
+extension ChannelPlaces.Place {
+    fileprivate init(_ place: SharesStateMachine.Place) {
+        switch place {
+        case .here: self = .here
+        case .elsewhere(let text): self = RelayPlace(text).map { .elsewhere($0) } ?? .nowhere
+        case .nowhere: self = .nowhere
+        }
+    }
+}
+
+extension Encodable where Self: Decodable {
+    /// As a message to another relay of the cluster.
+    fileprivate var bytes: [UInt8] { (try? JSONEncoder().encode(self)).map { Array($0) } ?? [] }
+}
+
+extension Decodable where Self: Encodable {
+    /// What a message of another relay says; nil: something else.
+    fileprivate init?(bytes: [UInt8]) {
+        guard let value = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { return nil }
+        self = value
+    }
+}

@@ -1,0 +1,318 @@
+// Several relays that all serve and their table, with everything that can go wrong between them, from a seed: never do two grant the floor
+// of one channel, and in the end each channel has one relay.
+import MonotonicTime
+import TestSupport
+import Testing
+
+@testable import RelayCluster
+
+/// The table as JetStream keeps it, and relays that are cut off, frozen, killed, ended in good order and started again, while people talk.
+private struct SharesWorld {
+    static let shares = 8
+    static let channelsEach = 2
+
+    /// A channel at a relay.
+    struct Place {
+        var isPaused = false
+        var isMoving = false
+        /// Somebody talks until then.
+        var burstEnd: Instant?
+        /// When its members have gone to another relay.
+        var goneAt: Instant?
+    }
+
+    struct Node {
+        var machine: SharesStateMachine
+        var member: ClusterMember
+        var isRunning = true
+        var frozenUntil = Instant.zero
+        var isCutOffUntil = Instant.zero
+        var places: [String: Place] = [:]
+        /// Channels whose floors other relays still have.
+        var held: Set<String> = []
+        var pausedShares: Set<Int> = []
+        var watched: [String: String] = [:]
+        var endsAt: Instant?
+    }
+
+    struct Pending {
+        var at: Instant
+        var node: Int
+        var incarnation: String
+        var event: SharesStateMachine.Event
+    }
+
+    /// What relays of this world do not do.
+    enum Neglect { case nothing, pausing, holding }
+
+    let timers: SharesStateMachine.Timers
+    let neglect: Neglect
+    var random: SeededGenerator
+    var now = Instant.zero
+    var nodes: [Node] = []
+    var pending: [Pending] = []
+    /// Pauses that take effect in a moment.
+    var pauses: [(at: Instant, node: Int, incarnation: String, shares: [Int])] = []
+    var table: ShareTable?
+    var revision: UInt64 = 0
+    var isLeaderless = Instant.zero
+    var bursts = 0
+    var moves = 0
+    var problem: String?
+
+    init(
+        seed: UInt64, nodes count: Int, timers: SharesStateMachine.Timers = .init(), neglect: Neglect = .nothing
+    ) {
+        self.timers = timers
+        self.neglect = neglect
+        random = SeededGenerator(seed: seed)
+        for number in 0..<count {
+            let member = ClusterMember(
+                node: "n\(number)", identifier: "i\(number)", incarnation: "r\(number)", place: "p\(number):1")
+            nodes.append(Node(machine: Self.machine(member, timers), member: member))
+        }
+        for number in 0..<count { begin(number) }
+    }
+
+    private static func machine(
+        _ member: ClusterMember, _ timers: SharesStateMachine.Timers
+    ) -> SharesStateMachine { SharesStateMachine(member, shares: shares, timers: timers) }
+
+    static func channels(of share: Int) -> [String] { (0..<channelsEach).map { "c\(share).\($0)" } }
+
+    private mutating func milliseconds(_ range: ClosedRange<Int>) -> Duration {
+        .milliseconds(Int.random(in: range, using: &random))
+    }
+    private mutating func isOne(in count: Int) -> Bool { Int.random(in: 0..<count, using: &random) == 0 }
+
+    private mutating func answer(_ number: Int, _ event: SharesStateMachine.Event, after delay: Duration) {
+        pending.append(
+            Pending(at: now + delay, node: number, incarnation: nodes[number].member.incarnation, event: event))
+    }
+
+    private mutating func feed(_ number: Int, _ event: SharesStateMachine.Event) {
+        for action in nodes[number].machine.handle(event, at: now) where nodes[number].isRunning {
+            carryOut(action, of: number)
+        }
+    }
+
+    private mutating func carryOut(_ action: SharesStateMachine.Action, of number: Int) {
+        let isHeard = now >= isLeaderless && now >= nodes[number].isCutOffUntil
+        switch action {
+        case .read:
+            guard isHeard, !isOne(in: 40) else { return answer(number, .readFailed, after: milliseconds(1...1_000)) }
+            answer(number, .read(table, revision: revision), after: milliseconds(1...100))
+        case .write(let new, let over):
+            guard isHeard, !isOne(in: 40) else { return answer(number, .writeFailed, after: milliseconds(1...1_000)) }
+            guard over == revision else { return answer(number, .refused, after: milliseconds(1...100)) }
+            table = new
+            revision += 1
+            answer(number, isOne(in: 20) ? .writeFailed : .written(revision: revision), after: milliseconds(1...300))
+        case .watch(let places): nodes[number].watched = places
+        case .take(let share, let held):
+            if neglect != .holding { nodes[number].held.formUnion(held) }
+            for channel in Self.channels(of: share) {
+                if nodes[number].places[channel]?.isMoving == true { continue }
+                nodes[number].places[channel] = Place(isPaused: nodes[number].held.contains(channel))
+            }
+        case .unhold(let channels):
+            nodes[number].held.subtract(channels)
+            for channel in channels { nodes[number].places[channel]?.isPaused = false }
+        case .pause(let shares):
+            nodes[number].pausedShares.formUnion(shares)
+            let delay = milliseconds(1...30)
+            pauses.append((now + delay, number, nodes[number].member.incarnation, shares))
+        case .resume(let shares):
+            nodes[number].pausedShares.subtract(shares)
+            for channel in shares.flatMap(Self.channels) { nodes[number].places[channel]?.isPaused = false }
+        case .move(let share, _):
+            moves += 1
+            nodes[number].held.subtract(Self.channels(of: share))
+            nodes[number].pausedShares.remove(share)
+            for channel in Self.channels(of: share) {
+                nodes[number].places[channel]?.isMoving = true
+                if nodes[number].places[channel]?.burstEnd == nil {
+                    nodes[number].places[channel]?.goneAt = now + .milliseconds(500)
+                }
+            }
+        case .places: break
+        case .released: nodes[number].endsAt = now + .seconds(10)
+        case .end: stop(number)
+        }
+    }
+
+    private mutating func pause(_ number: Int, _ shares: [Int]) {
+        var busy: [Int: Set<String>] = [:]
+        for share in shares {
+            for channel in Self.channels(of: share) where nodes[number].places[channel] != nil {
+                if nodes[number].places[channel]?.burstEnd != nil {
+                    busy[share, default: []].insert(channel)
+                } else if neglect != .pausing {
+                    nodes[number].places[channel]?.isPaused = true
+                }
+            }
+        }
+        answer(number, .paused(busy), after: milliseconds(1...20))
+    }
+
+    /// The process ends.
+    private mutating func stop(_ number: Int) {
+        let incarnation = nodes[number].member.incarnation
+        (nodes[number].isRunning, nodes[number].places, nodes[number].endsAt) = (false, [:], nil)
+        (nodes[number].held, nodes[number].pausedShares) = ([], [])
+        for other in nodes.indices where nodes[other].isRunning && nodes[other].watched[incarnation] != nil {
+            answer(other, .portClosed(incarnation: incarnation), after: milliseconds(1...500))
+        }
+    }
+
+    private mutating func begin(_ number: Int) {
+        feed(number, .start)
+        feed(number, .follows(true))
+    }
+
+    private mutating func start(_ number: Int) {
+        nodes[number].member.incarnation += "'"
+        nodes[number].machine = Self.machine(nodes[number].member, timers)
+        (nodes[number].isRunning, nodes[number].frozenUntil) = (true, .zero)
+        begin(number)
+    }
+
+    private mutating func disturb() {
+        let number = Int.random(in: nodes.indices, using: &random)
+        let isAwake = nodes[number].isRunning && now >= nodes[number].frozenUntil
+        switch Int.random(in: 0..<10, using: &random) {
+        case 0: nodes[number].isCutOffUntil = now + milliseconds(100...35_000)
+        case 1: isLeaderless = now + milliseconds(100...9_000)
+        case 2 where isAwake: nodes[number].frozenUntil = now + milliseconds(100...35_000)
+        case 3 where isAwake: stop(number)
+        case 4, 5: if isAwake { feed(number, .release) }
+        case 6, 7, 8: if !nodes[number].isRunning { start(number) }
+        default: break
+        }
+    }
+
+    /// People talk, and stop.
+    private mutating func talk(_ number: Int) {
+        for (channel, place) in nodes[number].places.sorted(by: { $0.key < $1.key }) {
+            if let end = place.burstEnd, now >= end {
+                nodes[number].places[channel]?.burstEnd = nil
+                if place.isMoving { nodes[number].places[channel]?.goneAt = now + .milliseconds(500) }
+            }
+            if let gone = place.goneAt, now >= gone {
+                nodes[number].places[channel] = nil
+                let share = Int(channel.dropFirst().prefix { $0 != "." }) ?? 0
+                // Its relay may have got it back meanwhile.
+                if nodes[number].machine.shares.contains(share) {
+                    let isPaused = nodes[number].held.contains(channel) || nodes[number].pausedShares.contains(share)
+                    nodes[number].places[channel] = Place(isPaused: isPaused)
+                }
+                answer(number, .left(channel), after: milliseconds(1...20))
+            }
+        }
+        guard isOne(in: 12), let channel = nodes[number].places.keys.sorted().randomElement(using: &random),
+            let place = nodes[number].places[channel], !place.isPaused, !place.isMoving, place.burstEnd == nil
+        else { return }
+        bursts += 1
+        for other in nodes.indices where other != number && nodes[other].isRunning && now >= nodes[other].frozenUntil {
+            if nodes[other].places[channel]?.burstEnd != nil {
+                problem =
+                    "\(nodes[number].member.node) grants the floor of \(channel) at \(now), which \(nodes[other].member.node) has"
+            }
+        }
+        let end = now + milliseconds(300...4_000)
+        nodes[number].places[channel]?.burstEnd = end
+    }
+
+    /// One step of 10 ms.
+    mutating func step(disturbs: Bool) {
+        now = now + .milliseconds(10)
+        if disturbs, isOne(in: 150) { disturb() }
+        // As a service manager does.
+        if !disturbs { for number in nodes.indices where !nodes[number].isRunning { start(number) } }
+        for number in nodes.indices where nodes[number].isRunning && now >= nodes[number].frozenUntil {
+            while true {
+                let due = pending.indices.filter { pending[$0].node == number && pending[$0].at <= now }
+                guard let index = due.randomElement(using: &random) else { break }
+                let item = pending.remove(at: index)
+                if item.incarnation == nodes[number].member.incarnation, nodes[number].isRunning {
+                    feed(number, item.event)
+                }
+            }
+            if nodes[number].isRunning, let deadline = nodes[number].machine.nextDeadline, now >= deadline {
+                feed(number, .deadline)
+            }
+            for pause in pauses where pause.node == number && pause.at <= now && nodes[number].isRunning {
+                if pause.incarnation == nodes[number].member.incarnation { self.pause(number, pause.shares) }
+            }
+            pauses.removeAll { $0.node == number && $0.at <= now }
+            if let end = nodes[number].endsAt, now >= end { stop(number) }
+        }
+        // A process that was frozen looks at its clock before anything else.
+        for number in nodes.indices where nodes[number].isRunning && now >= nodes[number].frozenUntil { talk(number) }
+    }
+
+    mutating func endFaults() {
+        isLeaderless = .zero
+        for number in nodes.indices { (nodes[number].isCutOffUntil, nodes[number].frozenUntil) = (.zero, .zero) }
+    }
+
+    /// What is not as it is to be when all is well.
+    var remains: [String] {
+        var remains: [String] = []
+        for share in 0..<Self.shares {
+            let owners = nodes.filter { $0.isRunning && $0.machine.shares.contains(share) }
+            if owners.count != 1 { remains.append("share \(share) has \(owners.count) owners") }
+            for channel in Self.channels(of: share) where owners.first?.places[channel].map(\.isPaused) ?? true {
+                remains.append("nobody can talk on \(channel)")
+            }
+        }
+        let counts = nodes.map(\.machine.shares.count)
+        if let most = counts.max(), let least = counts.min(), most - least > 2 { remains.append("unequal: \(counts)") }
+        return remains
+    }
+}
+
+@Suite struct SharesSimulationTests {
+    @Test func `no two relays grant the floor of one channel, and each channel has one when nothing is wrong any more`()
+    {
+        let seed = SeededGenerator.seed()
+        var (bursts, moves) = (0, 0)
+        for number in 0..<60 {
+            var world = SharesWorld(seed: seed &+ UInt64(number), nodes: 2 + number % 3)
+            for _ in 0..<12_000 {
+                world.step(disturbs: true)
+                if let problem = world.problem {
+                    Issue.record("seed \(seed &+ UInt64(number)): \(problem)")
+                    return
+                }
+            }
+            world.endFaults()
+            for _ in 0..<5_500 { world.step(disturbs: false) }
+            #expect(world.remains.isEmpty, "seed \(seed &+ UInt64(number))")
+            (bursts, moves) = (bursts + world.bursts, moves + world.moves)
+        }
+        #expect(bursts > 10_000 && moves > 300, "\(bursts) bursts, \(moves) moves")
+    }
+
+    private func isFound(_ timers: SharesStateMachine.Timers = .init(), _ neglect: SharesWorld.Neglect = .nothing)
+        -> Bool
+    {
+        let seed = SeededGenerator.seed()
+        return (0..<80).contains { number in
+            var world = SharesWorld(seed: seed &+ UInt64(number), nodes: 3, timers: timers, neglect: neglect)
+            for _ in 0..<12_000 where world.problem == nil { world.step(disturbs: true) }
+            return world.problem != nil
+        }
+    }
+
+    @Test func `a relay that ends too late would be found`() {
+        var timers = SharesStateMachine.Timers()
+        timers.margin = .seconds(-30)
+        #expect(isFound(timers))
+    }
+
+    @Test func `floors that are granted while a share moves would be found`() {
+        #expect(isFound(.init(), .pausing))
+        #expect(isFound(.init(), .holding))
+    }
+}
