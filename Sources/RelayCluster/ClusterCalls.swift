@@ -7,8 +7,9 @@ import Reactor
 /// Asks that relay, and answers when it is this one.
 public actor ClusterCalls {
     private nonisolated let loop: EventLoop
-    /// Waits for answers.
-    private let callLoop: EventLoop
+    /// Wait for answers: of those that one waits for in vain, others keep the rest going.
+    private let callLoops: [EventLoop]
+    private var turn = 0
     /// The loop that this actor lives on: its node's.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
@@ -26,6 +27,7 @@ public actor ClusterCalls {
     /// Requests that wait for their turn or their answer; further ones fail.
     private static let waitingMaximum = 128
     private static let retry: Duration = .seconds(1)
+    private static let loopCount = 4
 
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
@@ -38,20 +40,26 @@ public actor ClusterCalls {
         self.logger = logger
         caller = ClusterCaller(identity: relay, incarnation: own.incarnation)
         callee = ClusterCallee(identity: relay, incarnation: own.incarnation)
-        callLoop = try EventLoop(name: "cluster-calls", mayWait: true)
+        callLoops = try (0..<Self.loopCount).map { try EventLoop(name: "cluster-call\($0)", mayWait: true) }
         self.own = own
     }
 
     private let own: ClusterMember
 
-    deinit { callLoop.stop() }
+    deinit { for loop in callLoops { loop.stop() } }
+
+    private func nextLoop() -> EventLoop {
+        turn = (turn + 1) % callLoops.count
+        return callLoops[turn]
+    }
 
     // MARK: Asking
 
     /// Has the relay of that incarnation do something.
     ///
+    /// - Parameter wait: How long it may take.
     /// - Throws: `ClusterError.notAnswered`.
-    func ask(_ request: [UInt8], of incarnation: String) async throws -> [UInt8] {
+    func ask(_ request: [UInt8], of incarnation: String, wait: Duration = wait) async throws -> [UInt8] {
         guard waiting < Self.waitingMaximum, let (message, number) = caller.seal(request, to: incarnation) else {
             throw ClusterError.notAnswered("too much is asked at once")
         }
@@ -59,12 +67,12 @@ public actor ClusterCalls {
         defer { waiting -= 1 }
         let (connection, subject, asked) = (connection, configuration.callSubject(incarnation), Instant.now)
         let result: Result<[UInt8], any Error> = await withCheckedContinuation { continuation in
-            callLoop.execute {
+            nextLoop().execute {
                 continuation.resume(
                     returning: Result {
                         // Those before may have waited in vain for long.
-                        guard .now - asked < Self.wait else { throw ClusterError.notAnswered("others wait as well") }
-                        return try connection.request(message, to: subject, wait: Self.wait)
+                        guard .now - asked < wait else { throw ClusterError.notAnswered("others wait as well") }
+                        return try connection.request(message, to: subject, wait: wait)
                     })
             }
         }
@@ -83,7 +91,7 @@ public actor ClusterCalls {
     /// From now on `handler` answers what others ask this relay.
     func answer(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) {
         let (connection, subject) = (connection, configuration.callSubject(own.incarnation))
-        callLoop.execute { [weak self, loop] in
+        nextLoop().execute { [weak self, loop] in
             let result = Result {
                 try connection.answer(subject, waitingMaximum: Self.waitingMaximum) { [weak self] request in
                     loop.execute { [weak self] in self?.assumeIsolated { $0.take(request, handler) } }

@@ -142,6 +142,27 @@ public actor ClusterNode {
         return Array(answer.dropFirst(Self.positionByteCount))
     }
 
+    /// Has each other relay do something, where all serve.
+    ///
+    /// - Returns: The answers of those that have answered, and whether those are all, and no relay has come or gone lately.
+    public func askOthers(_ request: [UInt8]) async -> (answers: [[UInt8]], isSettled: Bool) {
+        guard let calls, let shares else { return ([], false) }
+        let (others, isSettled) = await (shares.others, shares.isSettled)
+        let answers = await withTaskGroup(of: [UInt8]?.self) { group in
+            for other in others {
+                group.addTask { try? await calls.ask(request, of: other, wait: Self.othersWait) }
+            }
+            return await group.reduce(into: [[UInt8]]()) { answers, answer in
+                if let answer, answer.count >= Self.positionByteCount {
+                    answers.append(Array(answer.dropFirst(Self.positionByteCount)))
+                }
+            }
+        }
+        return (answers, isSettled && answers.count == others.count)
+    }
+
+    private static let othersWait: Duration = .seconds(1)
+
     /// From now on `handler` answers what other relays ask this one. Its answer goes with the position of the records.
     public func onRequest(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) async {
         await calls?.answer { [store] request in

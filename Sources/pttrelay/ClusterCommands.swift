@@ -64,7 +64,7 @@ struct ClusterCommand: ParsableCommand {
                     of: state.store, as: try ClusterIdentity(state.identity), allServe: allServe)
                 Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
                 if allServe {
-                    Console.say("all its relays serve: remove [[channel]] and [push] from their configurations")
+                    Console.say("all its relays serve: remove [[channel]] from their configurations")
                 }
                 Console.say("start this relay now; copy identity.pem to the other ones, and start them")
             }

@@ -2,6 +2,7 @@
 import Cryptography
 import FoundationEssentials
 import Logging
+import MonotonicTime
 import RelayCluster
 import RelayProtocol
 import RelayServer
@@ -45,8 +46,9 @@ enum ClusterEvent: Sendable {
     case moved([ChannelID])
 }
 
-/// What a relay asks the one that writes the records.
+/// What a relay asks the one that writes the records, or all others.
 enum ClusterRequest: Codable {
+    case push(ClusterPush)
     case enrol(channel: String, token: [UInt8], member: [UInt8], name: String)
     case command(AdministrationRequest)
 
@@ -55,6 +57,7 @@ enum ClusterRequest: Codable {
 
 /// The answer.
 enum ClusterResponse: Codable {
+    case push(ClusterPushVerdict)
     case member(priority: UInt8, isListenOnly: Bool, isRevoked: Bool)
     case refused(String)
     case command(AdministrationResponse)
@@ -238,8 +241,13 @@ extension Registrar {
     }
 
     private func answer(_ request: ClusterRequest) async -> ClusterResponse {
+        if case .push(let push) = request {
+            guard let request = push.request, let server else { return .push(.shutDown) }
+            return .push(ClusterPushVerdict(await server.push(request), at: .now))
+        }
         guard !isFollowing else { return .failed("another relay writes the records now; try again", mayPass: true) }
         switch request {
+        case .push: return .push(.shutDown)
         case .enrol(let channel, let token, let member, let name):
             guard let channel = ChannelID(channel), let token = InvitationToken(token),
                 let member = MemberID(bytes: member), let name = DisplayName(name)
@@ -276,7 +284,7 @@ extension Registrar {
             case .failed(let why, _):
                 logger.error(
                     "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(why)"])
-            case .command: break
+            case .command, .push: break
             }
         } catch {
             logger.error("a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
@@ -295,14 +303,17 @@ extension ChannelPlaces.Place {
     }
 }
 
-extension Encodable where Self: Decodable {
-    /// As a message to another relay of the cluster.
-    fileprivate var bytes: [UInt8] { (try? JSONEncoder().encode(self)).map { Array($0) } ?? [] }
-}
+/// What relays of a cluster send each other.
+protocol ClusterMessage: Codable {}
+extension ClusterRequest: ClusterMessage {}
+extension ClusterResponse: ClusterMessage {}
 
-extension Decodable where Self: Encodable {
+extension ClusterMessage {
+    /// As a message to another relay of the cluster.
+    var bytes: [UInt8] { (try? JSONEncoder().encode(self)).map { Array($0) } ?? [] }
+
     /// What a message of another relay says; nil: something else.
-    fileprivate init?(bytes: [UInt8]) {
+    init?(bytes: [UInt8]) {
         guard let value = try? JSONDecoder().decode(Self.self, from: Data(bytes)) else { return nil }
         self = value
     }

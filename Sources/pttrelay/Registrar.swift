@@ -193,7 +193,7 @@ actor Registrar {
             switch try await ask(.command(request)) {
             case .command(let response): return response
             case .failed(let why, let mayPass): throw RelayStateError(description: why, mayPass: mayPass)
-            case .member, .refused: throw RelayStateError(description: "the answer cannot be read", mayPass: true)
+            case .member, .refused, .push: throw RelayStateError(description: "the answer cannot be read", mayPass: true)
             }
         }
         return try await inTurn { try await $0.carryOut(request) }

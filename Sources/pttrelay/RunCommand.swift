@@ -93,7 +93,7 @@ struct RunCommand: ParsableCommand {
         }
         let api = parts.api.map { endpoint(of: $0, parts.registrar, readiness) }
         let ending = CurrentShutdownSettings(parts.settings.ending)
-        let pushes = try parts.pushes.map { try self.pushes($0, to: parts.server, readiness, logger) }
+        let pushes = try parts.pushes.map { try self.pushes($0, to: parts, readiness, logger) }
         let web = parts.web?.listening { port in
             logger.info("taking links over TLS", metadata: ["port": "\(port)"])
             readiness.listens()
@@ -158,8 +158,9 @@ struct RunCommand: ParsableCommand {
     }
 
     private func pushes(
-        _ configuration: PushEndpointConfiguration, to server: RelayServer, _ readiness: Readiness, _ logger: Logger
+        _ configuration: PushEndpointConfiguration, to parts: Parts, _ readiness: Readiness, _ logger: Logger
     ) throws -> PushEndpoint {
+        let (server, registrar, node) = (parts.server, parts.registrar, parts.shares == nil ? nil : parts.node)
         do {
             return try PushEndpoint(
                 configuration: configuration, logger: logger,
@@ -167,7 +168,11 @@ struct RunCommand: ParsableCommand {
                     logger.info(
                         "accepting pushes", metadata: ["port": "\(port)", "clients": "\(configuration.clients.count)"])
                     readiness.listens()
-                }, deliver: { await server.push($0) })
+                },
+                deliver: { request in
+                    guard let node else { return await server.push(request) }
+                    return await registrar.push(request, server, node)
+                })
         } catch {
             ServiceConsole.complain("pttrelay: \(error)")
             throw configurationMistake
@@ -219,7 +224,8 @@ struct RunCommand: ParsableCommand {
         configuration.timers = settings.timers
         configuration.workers = settings.workers
         configuration.helpers = settings.helpers
-        configuration.acceptsPushes = settings.push != nil
+        // Another relay of the cluster may take them.
+        configuration.acceptsPushes = settings.push != nil || shares != nil
         configuration.roster = shares == nil ? try state.roster() : RelayRoster(memberships: [:])
         if shares != nil {
             configuration.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
@@ -269,10 +275,6 @@ struct RunCommand: ParsableCommand {
     /// What a relay of a cluster whose relays all serve cannot have.
     private func checkForShares(_ settings: RelaySettings) throws {
         guard (channels + settings.channels).isEmpty else { throw RelayStateError.channelsOfCluster }
-        guard settings.push == nil else {
-            throw RelayStateError(
-                description: "all relays of the cluster serve, and none of them takes pushes: remove [push]")
-        }
     }
 
     private func endpoint(

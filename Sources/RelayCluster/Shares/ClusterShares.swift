@@ -27,6 +27,7 @@ public actor ClusterShares {
     private var timer: EventLoop.Timer?
     private var watches: [String: PortWatch] = [:]
     private var watched: [String: String] = [:]
+    private var changedAt = Instant.now
     private var problems: ClusterProblems
     private var hasReleased = false
     private var untilReleased: CheckedContinuation<Void, Never>?
@@ -145,8 +146,15 @@ public actor ClusterShares {
 
     // MARK: Ports
 
+    /// The incarnations of the other relays.
+    var others: [String] { watched.keys.sorted() }
+    /// Whether no relay has come or gone for so long that all members are back.
+    var isSettled: Bool { .now - changedAt >= Self.settlingTime }
+    private static let settlingTime: Duration = .seconds(30)
+
     private func watch(_ places: [String: String]) {
         watched = places
+        changedAt = .now
         for (incarnation, watch) in watches where places[incarnation] == nil {
             watch.cancel()
             watches[incarnation] = nil

@@ -1,0 +1,219 @@
+// A cluster whose relays all serve, put together as `pttrelay run` does, with a real nats-server and real clients: where a client is sent, who
+// enrols it, and what a push or a command to any relay does.
+import Cryptography
+import Glibc
+import NATS
+import RelayClient
+import RelayCluster
+import RelayProtocol
+import RelayServer
+import RelayStore
+import Synchronization
+import TestSupport
+import Testing
+import Vocabulary
+
+@testable import pttrelay
+
+@Suite(.serialized, .timeLimit(.minutes(3))) struct AllServeTests {
+    /// One relay of the cluster.
+    private final class Relay: Sendable {
+        let folder: StateFolder
+        let port: UInt16
+        let server: RelayServer
+        let registrar: Registrar
+        let node: ClusterNode
+        let pin: PublicKeyPin
+
+        init(_ folder: StateFolder, _ configuration: ClusterConfiguration, port: UInt16) async throws {
+            self.folder = folder
+            self.port = port
+            let state = try RelayState.openNode(folder.path, logger: quiet("state"))
+            pin = state.identity.pin
+            let registrar = try Registrar(state: state, logger: quiet("members"))
+            self.registrar = registrar
+            var timers = SharesStateMachine.Timers()
+            (timers.balance, timers.sharesAtOnce, timers.poll) = (.milliseconds(20), 8, .milliseconds(50))
+            node = try ClusterNode(
+                configuration, store: state.store, relay: try ClusterIdentity(state.identity), version: "1",
+                sharesTimers: timers, logger: quiet("cluster"), onEnd: { Issue.record("ended: \($0)") })
+            guard case .shares(let shares) = await node.serve() else {
+                throw RelayStateError(description: "one relay serves")
+            }
+            var server = RelayServerConfiguration(
+                listenAddress: "127.0.0.1", listenPort: port, identity: state.identity, channels: [],
+                transportKeys: try .shared(by: state.identity, at: 0))
+            server.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
+            server.roster = RelayRoster(memberships: [:])
+            server.acceptsPushes = true
+            server.limits.pushGraceTime = .zero
+            server.enrol = { registrar.enrol($0, $1) }
+            self.server = try RelayServer(configuration: server, logger: quiet("relay"))
+            await registrar.connect(self.server)
+            try await self.server.start()
+            let place = try #require(RelayPlace(configuration.place))
+            await registrar.join(
+                ClusterPart(node: node, shares: shares, place: place), self.server, host: "127.0.0.1", port: port)
+        }
+
+        var owned: Set<Int> { get async { await registrar.part?.owned ?? [] } }
+
+        func channel(_ name: String) async throws -> AdministrationResponse.ChannelLine {
+            guard case .channel(let line) = try await registrar.perform(.channel(.named(name))) else {
+                throw RelayStateError(description: "no channel")
+            }
+            return line
+        }
+
+        func link(to name: String) async throws -> InvitationLink {
+            let answer = try await registrar.perform(.invite(channel: .named(name), terms: nil, key: nil))
+            guard case .invitation(let invitation) = answer else { throw RelayStateError(description: "\(answer)") }
+            return try InvitationLink(invitation.link)
+        }
+    }
+
+    private struct Cluster {
+        let nats: NATSServer
+        let relays: [Relay]
+
+        init() async throws {
+            nats = try NATSServer()
+            var relays: [Relay] = []
+            for name in ["a", "b"] {
+                let (folder, port) = (try StateFolder(), try freePort())
+                let configuration = ClusterConfiguration(
+                    name: "test", node: name, nats: NATSOptions(servers: [nats.url], name: name),
+                    place: "127.0.0.1:\(port)", replicas: 1, logBytesMaximum: 16 << 20)
+                if let first = relays.first {
+                    #expect(system("cp \(first.folder.path)/identity.pem \(folder.path)/") == 0)
+                } else {
+                    let state = try RelayState.open(folder.path, logger: quiet("state"))
+                    for number in 0..<16 {
+                        _ = try state.store.addChannel(
+                            try #require(DisplayName("Post \(number)")), isAdded: true, isServed: true, now: 1)
+                    }
+                    _ = try ClusterAdministration(configuration).importRecords(
+                        of: state.store, as: try ClusterIdentity(state.identity), allServe: true)
+                }
+                relays.append(try await Relay(folder, configuration, port: port))
+            }
+            self.relays = relays
+            try await eventually("both serve as many shares") {
+                await relays[0].owned.count == 32 && relays[1].owned.count == 32
+            }
+        }
+
+        /// The name of a channel that this relay serves.
+        func channel(at relay: Relay) async throws -> String {
+            for number in 0..<16 where try await relay.channel("Post \(number)").connected != nil {
+                return "Post \(number)"
+            }
+            throw RelayStateError(description: "it serves none of 16 channels")
+        }
+
+        func stop() async { for relay in relays { await relay.server.stop() } }
+    }
+
+    private static func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while try await !condition() {
+            try #require(ContinuousClock.now < deadline, "\(what)")
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    @Test func `a client is sent to the relay that serves its channel, and each relay enrols`() async throws {
+        let cluster = try await Cluster()
+        for (relay, other) in [(cluster.relays[0], cluster.relays[1]), (cluster.relays[1], cluster.relays[0])] {
+            let name = try await cluster.channel(at: relay)
+            // The link names the other relay.
+            let link = try await other.link(to: name)
+            #expect(link.port == other.port)
+            let device = try await Device("Ada", link)
+            try await device.isReady()
+            let served = try await relay.channel(name)
+            #expect(served.connected == 1 && served.servedAt == "127.0.0.1:\(relay.port)")
+            let seen = try await other.channel(name)
+            #expect(seen.connected == nil && seen.servedAt == "127.0.0.1:\(relay.port)")
+            try await Self.eventually("both relays have the member") {
+                let members = try await (relay.channel(name).members, other.channel(name).members)
+                return members == (1, 1)
+            }
+            // A link whose secret opens nothing is refused for good, whoever is asked.
+            let wrong = try InvitationLink(
+                host: "127.0.0.1", port: relay.port, channelName: link.channelName, channel: link.channel,
+                token: InvitationToken(), pin: relay.pin)
+            #expect(try await Device("Eve", wrong).refusal().contains("invitation"))
+            let removed = try await other.registrar.perform(
+                .revoke(channel: .named(name), member: device.id.description, keepsInvitation: true))
+            guard case .removed = removed else {
+                Issue.record("\(removed)")
+                continue
+            }
+            #expect(try await device.refusal().contains("removed"))
+        }
+        await cluster.stop()
+    }
+
+    @Test func `a change at one relay is there at once, and at the other one soon`() async throws {
+        let cluster = try await Cluster()
+        for (number, relay) in cluster.relays.enumerated() {
+            let other = cluster.relays[1 - number]
+            let added = try await relay.registrar.perform(
+                .addChannel(name: "New \(number)", ChannelChange(), isEndToEnd: false))
+            guard case .added(_, isNew: true) = added else {
+                Issue.record("\(added)")
+                continue
+            }
+            #expect(try await relay.channel("New \(number)").isServed)
+            try await Self.eventually("one of both serves it") {
+                guard let line = try? await other.channel("New \(number)") else { return false }
+                let own = try await relay.channel("New \(number)")
+                return (line.connected == nil) != (own.connected == nil)
+            }
+            _ = try await other.registrar.perform(
+                .changeChannel(.named("New \(number)"), ChannelChange(name: "Other \(number)")))
+            #expect(try await other.channel("Other \(number)").isServed)
+            try await Self.eventually("it has its name") { (try? await relay.channel("Other \(number)")) != nil }
+            _ = try await relay.registrar.perform(.removeChannel(.named("Other \(number)")))
+            try await Self.eventually("it is gone") { (try? await other.channel("Other \(number)")) == nil }
+            await #expect(throws: (any Error).self) {
+                try await relay.registrar.perform(.removeChannel(.named("Other \(number)")))
+            }
+        }
+        await cluster.stop()
+    }
+
+    @Test func `a push to any relay reaches the one that has the token`() async throws {
+        let cluster = try await Cluster()
+        let topic = try #require(PushTopic(application: "org.example.radio"))
+        for (relay, other) in [(cluster.relays[0], cluster.relays[1]), (cluster.relays[1], cluster.relays[0])] {
+            let device = try await Device("Cab", try await relay.link(to: try await cluster.channel(at: relay)))
+            let events = Events()
+            await device.client.setPushHandler { events.add($0) }
+            try await device.isReady()
+            let token = try #require(PushToken(SecureRandom.bytes(32)))
+            await device.client.register(token: token, topic: topic)
+            try await Self.eventually("the token is registered") { events.all.contains(.registered(token)) }
+            let request = try #require(
+                PushRequest(token: token, topic: topic, payload: Array("{}".utf8), priority: 10, lifetime: .zero))
+            let verdict = await other.registrar.push(request, other.server, other.node)
+            #expect(verdict == .accepted(.sent))
+            try await Self.eventually("the push has come") {
+                events.all.contains { if case .push(let push) = $0 { push.payload == request.payload } else { false } }
+            }
+            let stranger = try #require(
+                PushRequest(
+                    token: try #require(PushToken(SecureRandom.bytes(32))), topic: topic, payload: Array("{}".utf8),
+                    priority: 10, lifetime: .zero))
+            #expect(await other.registrar.push(stranger, other.server, other.node) == .unavailable, "a relay has just come")
+        }
+        await cluster.stop()
+    }
+
+    private final class Events: Sendable {
+        private let events = Mutex<[PushLinkEvent]>([])
+        var all: [PushLinkEvent] { events.withLock { $0 } }
+        func add(_ event: PushLinkEvent) { events.withLock { $0.append(event) } }
+    }
+}
