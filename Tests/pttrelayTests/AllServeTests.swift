@@ -99,7 +99,8 @@ import Vocabulary
             }
             self.relays = relays
             try await eventually("both serve as many shares") {
-                await relays[0].owned.count == 32 && relays[1].owned.count == 32
+                let counts = await (relays[0].owned.count, relays[1].owned.count)
+                return counts == (32, 32)
             }
         }
 
@@ -126,9 +127,11 @@ import Vocabulary
         let cluster = try await Cluster()
         for (relay, other) in [(cluster.relays[0], cluster.relays[1]), (cluster.relays[1], cluster.relays[0])] {
             let name = try await cluster.channel(at: relay)
-            // The link names the other relay.
-            let link = try await other.link(to: name)
-            #expect(link.port == other.port)
+            // The link is of the relay that writes the records. Here it names the one that does not serve the channel.
+            let made = try await relay.link(to: name)
+            let link = try InvitationLink(
+                host: "127.0.0.1", port: other.port, channelName: made.channelName, channel: made.channel,
+                token: made.token, pin: made.pin)
             let device = try await Device("Ada", link)
             try await device.isReady()
             let served = try await relay.channel(name)
@@ -202,10 +205,9 @@ import Vocabulary
             try await Self.eventually("the push has come") {
                 events.all.contains { if case .push(let push) = $0 { push.payload == request.payload } else { false } }
             }
+            let unknown = try #require(PushToken(SecureRandom.bytes(32)))
             let stranger = try #require(
-                PushRequest(
-                    token: try #require(PushToken(SecureRandom.bytes(32))), topic: topic, payload: Array("{}".utf8),
-                    priority: 10, lifetime: .zero))
+                PushRequest(token: unknown, topic: topic, payload: Array("{}".utf8), priority: 10, lifetime: .zero))
             #expect(await other.registrar.push(stranger, other.server, other.node) == .unavailable, "a relay has just come")
         }
         await cluster.stop()
