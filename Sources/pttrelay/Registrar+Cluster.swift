@@ -4,6 +4,7 @@ import FoundationEssentials
 import Logging
 import MonotonicTime
 import RelayCluster
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import RelayStore
@@ -61,7 +62,21 @@ enum ClusterResponse: Codable {
     case member(priority: UInt8, isListenOnly: Bool, isRevoked: Bool)
     case refused(String)
     case command(AdministrationResponse)
-    case failed(String, mayPass: Bool)
+    case failed(ForwardedError)
+}
+
+/// Why the relay that writes the records has not done what it was asked.
+struct ForwardedError: Error, Codable, Equatable, CustomStringConvertible {
+    /// For commands.
+    var description: String
+    /// For the API: see `APIProblem`.
+    var status: Int, kind: String, detail: String
+
+    init(_ error: any Error) {
+        let problem = APIProblem(error)
+        (status, kind, detail) = (problem.status, problem.kind, problem.detail)
+        description = "\(error)"
+    }
 }
 
 extension Registrar {
@@ -235,9 +250,13 @@ extension Registrar {
     /// What another relay of the cluster asks this one, which writes the records.
     nonisolated func answer(_ request: [UInt8]) async -> [UInt8] {
         guard let request = ClusterRequest(bytes: request) else {
-            return ClusterResponse.failed("the request cannot be read", mayPass: false).bytes
+            return Self.failed("the request cannot be read", mayPass: false).bytes
         }
         return await answer(request).bytes
+    }
+
+    private static func failed(_ why: String, mayPass: Bool = true) -> ClusterResponse {
+        .failed(ForwardedError(RelayStateError(description: why, mayPass: mayPass)))
     }
 
     private func answer(_ request: ClusterRequest) async -> ClusterResponse {
@@ -245,13 +264,13 @@ extension Registrar {
             guard let request = push.request, let server else { return .push(.shutDown) }
             return .push(ClusterPushVerdict(await server.push(request), at: .now))
         }
-        guard !isFollowing else { return .failed("another relay writes the records now; try again", mayPass: true) }
+        guard !isFollowing else { return Self.failed("another relay writes the records now; try again") }
         switch request {
         case .push: return .push(.shutDown)
         case .enrol(let channel, let token, let member, let name):
             guard let channel = ChannelID(channel), let token = InvitationToken(token),
                 let member = MemberID(bytes: member), let name = DisplayName(name)
-            else { return .failed("the enrolment cannot be read", mayPass: false) }
+            else { return Self.failed("the enrolment cannot be read", mayPass: false) }
             do {
                 switch try store.enrol(member, named: name, with: token, in: channel, now: clock()) {
                 case .member(let record):
@@ -260,11 +279,9 @@ extension Registrar {
                         isRevoked: record.revokedAt != nil)
                 case .refused(let refusal): return .refused(refusal.rawValue)
                 }
-            } catch { return .failed("\(error)", mayPass: true) }
+            } catch { return .failed(ForwardedError(error)) }
         case .command(let request):
-            do { return .command(try await perform(request)) } catch {
-                return .failed("\(error)", mayPass: (error as? RelayStateError)?.mayPass ?? false)
-            }
+            do { return .command(try await perform(request)) } catch { return .failed(ForwardedError(error)) }
         }
     }
 
@@ -281,9 +298,9 @@ extension Registrar {
                     RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: isRevoked))
             case .refused(let text):
                 return EnrolmentRefusal(rawValue: text)?.verdict ?? .refused(.other, "the invitation does not open it")
-            case .failed(let why, _):
+            case .failed(let error):
                 logger.error(
-                    "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(why)"])
+                    "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
             case .command, .push: break
             }
         } catch {

@@ -192,8 +192,9 @@ actor Registrar {
         if isFollowing, request.changesRecords {
             switch try await ask(.command(request)) {
             case .command(let response): return response
-            case .failed(let why, let mayPass): throw RelayStateError(description: why, mayPass: mayPass)
-            case .member, .refused, .push: throw RelayStateError(description: "the answer cannot be read", mayPass: true)
+            case .failed(let error): throw error
+            case .member, .refused, .push:
+                throw RelayStateError(description: "the answer cannot be read", mayPass: true)
             }
         }
         return try await inTurn { try await $0.carryOut(request) }

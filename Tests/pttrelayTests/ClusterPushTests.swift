@@ -40,7 +40,8 @@ import Vocabulary
         }
         #expect(read.request == push)
         let verdicts: [PushVerdict] = [
-            .accepted(.sent), .accepted(.kept), .accepted(.dropped), .unknownToken, .unregistered(at: now - .seconds(7)),
+            .accepted(.sent), .accepted(.kept), .accepted(.dropped), .unknownToken,
+            .unregistered(at: now - .seconds(7)),
             .otherTopic, .tooMany, .unavailable, .shutDown,
         ]
         for verdict in verdicts {

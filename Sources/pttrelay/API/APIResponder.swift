@@ -329,6 +329,7 @@ extension APIProblem {
     init(_ error: any Error) {
         switch error {
         case let error as RelayStoreError: self.init(error)
+        case let error as ForwardedError: self.init(error.status, error.kind, error.detail)
         case let error as RelayStateError where error.mayPass: self.init(503, "busy", Self.sentence("\(error)"))
         default: self.init(500, "internal", Self.sentence("\(error)"))
         }
