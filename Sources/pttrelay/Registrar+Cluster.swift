@@ -23,6 +23,8 @@ struct ClusterPart {
     var channels: [Int: Set<ChannelID>]?
     /// Where members reach this relay.
     let place: RelayPlace
+    /// Ends the relay, whose records cannot be read: the others serve what it does not.
+    let fail: @Sendable (any Error) -> Void
     /// Where the shares are.
     var places: [SharesStateMachine.Place] = []
 
@@ -109,7 +111,7 @@ extension Registrar {
                 case .moved(let channels): try await registrar.moved(channels, server)
                 }
             } catch {
-                registrar.logger.error("the records of the cluster cannot be read", metadata: ["why": "\(error)"])
+                registrar.part?.fail(error)
             }
         }
     }
@@ -160,7 +162,10 @@ extension Registrar {
     private func serve(_ channels: Set<ChannelID>, _ server: RelayServer) async throws {
         let members = try store.members(ofChannels: channels)
         for id in channels.sorted(by: { $0.description < $1.description }) {
-            guard let channel = try store.knownChannel(id), channel.isServed || channel.isAdded else { continue }
+            // One that is still on its way to another relay is served again when it is gone.
+            guard await server.configuration(of: id) == nil, let channel = try store.knownChannel(id),
+                channel.isServed || channel.isAdded
+            else { continue }
             let memberships = (members[id] ?? []).map { ($0.id, $0.membership) }
             let configuration = channel.configuration(token: try store.standingToken(of: id), floors)
             let isServed = await server.serve(

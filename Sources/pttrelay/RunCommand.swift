@@ -248,8 +248,11 @@ struct RunCommand: ParsableCommand {
         if let shares, let node, let cluster = settings.cluster {
             let place = RelayPlace(cluster.configuration.place)
             guard let place else { throw RelayStateError(description: "'place' in [cluster] is no place") }
-            await registrar.join(
-                ClusterPart(node: node, shares: shares, place: place), server, host: host, port: port)
+            let part = ClusterPart(node: node, shares: shares, place: place) { error in
+                ServiceConsole.complain("pttrelay: \(error)")
+                ServiceEnd.now(EXIT_FAILURE)
+            }
+            await registrar.join(part, server, host: host, port: port)
         } else {
             try await registrar.started(
                 host: host, port: port, channels: channels.map(\.id),

@@ -54,7 +54,8 @@ import Vocabulary
             try await self.server.start()
             let place = try #require(RelayPlace(configuration.place))
             await registrar.join(
-                ClusterPart(node: node, shares: shares, place: place), self.server, host: "127.0.0.1", port: port)
+                ClusterPart(node: node, shares: shares, place: place) { Issue.record($0) }, self.server,
+                host: "127.0.0.1", port: port)
         }
 
         var owned: Set<Int> { get async { await registrar.part?.owned ?? [] } }

@@ -110,7 +110,7 @@ public struct ShareTable: Codable, Equatable, Sendable {
 
     mutating func give(_ share: Int, to incarnation: String) {
         shares[share].owner = incarnation
-        shares[share].epoch += 1
+        shares[share].epoch &+= 1
     }
 
     /// How many shares the relays have that may get some, by their incarnations.

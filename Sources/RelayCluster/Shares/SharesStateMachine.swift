@@ -260,7 +260,7 @@ public struct SharesStateMachine: Sendable {
             wanted.remove(node.incarnation)
         }
         var entry = own
-        entry.renewals = (wanted.node(own.incarnation)?.renewals ?? 0) + 1
+        entry.renewals = (wanted.node(own.incarnation)?.renewals ?? 0) &+ 1
         entry.isReady = isReady && releasedBy == nil
         guard wanted.enter(entry) else { return nil }
         for share in wanted.shares.indices

@@ -1,5 +1,6 @@
-// What nodes of a cluster read in JetStream: messages of the log, and what they say of themselves.
+// What nodes of a cluster read in JetStream: messages of the log, what they say of themselves, and who serves what.
 import Cryptography
+import MonotonicTime
 
 @testable import RelayCluster
 
@@ -13,7 +14,46 @@ private func pieces(_ records: [ClusterRecord]) -> [UInt8] {
     records.flatMap { $0.messages(epoch: 3, byteCountMaximum: 60) ?? [] }.flatMap { piece($0) }
 }
 
+/// A table in which two relays serve, and one has a channel of the other still.
+private var sharedTable: ShareTable {
+    var table = ShareTable()
+    for (name, incarnation) in [("a", "1"), ("b", "2")] {
+        var node = ShareTable.Node(name: name, identifier: name, incarnation: incarnation, place: "h:\(incarnation)")
+        node.isReady = true
+        table.nodes.append(node)
+    }
+    for share in table.shares.indices { table.shares[share].owner = share % 2 == 0 ? "1" : "2" }
+    (table.shares[0].earlier, table.shares[0].held) = ("2", ["00112233-4455-6677-8899-aabbccddeeff"])
+    return table
+}
+
 let clusterFuzzers: [Fuzzer] = [
+    Fuzzer(name: "cluster-shares", maximum: 16_384, seeds: { [sharedTable.message, ShareTable().message] }) { bytes in
+        guard let table = ShareTable(message: bytes) else { return }
+        expect(ShareTable(message: table.message) == table, "a table is what was read")
+        // Whatever it says, a relay that reads it goes on.
+        let own = ClusterMember(node: "a", identifier: "a", incarnation: "1", place: "h:1")
+        var machine = SharesStateMachine(own)
+        var now = Instant.zero
+        var revision: UInt64 = 1
+        var pending: [SharesStateMachine.Event] = [.follows(true), .start, .read(table, revision: 1)]
+        for step in 0..<60 {
+            let event = pending.isEmpty ? .deadline : pending.removeFirst()
+            for action in machine.handle(event, at: now) {
+                switch action {
+                case .read: pending.append(.read(step % 3 == 0 ? table : nil, revision: revision))
+                case .write:
+                    revision += 1
+                    pending.append(.written(revision: revision))
+                case .pause(let shares): pending.append(.paused([shares.first ?? 0: ["x"]]))
+                default: break
+                }
+            }
+            if step == 20 { pending.append(.portClosed(incarnation: "2")) }
+            if step == 30 { pending.append(.release) }
+            now = now + .milliseconds(400)
+        }
+    },
     Fuzzer(
         name: "cluster-log", maximum: 2_048,
         seeds: { [pieces([beginning, .epoch(3), .changes(Array(0..<100))]), pieces([.changes([])])] }
