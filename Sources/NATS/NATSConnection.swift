@@ -37,8 +37,10 @@ public struct NATSStream: Equatable, Sendable {
     public var replicas: Int
     /// The most bytes that it takes.
     public var bytesMaximum: Int
-    /// Whether only the last message of each subject is kept. Otherwise all are, and nobody can delete one.
+    /// Whether only the last messages of each subject are kept. Otherwise all are, and nobody can delete one.
     public var keepsLastOnly: Bool
+    /// How many those are.
+    public var messagesKept = 1
 
     /// Such a stream.
     public init(name: String, subject: String, replicas: Int, bytesMaximum: Int, keepsLastOnly: Bool) {
@@ -114,7 +116,8 @@ public final class NATSConnection: Sendable {
                 stream.subject.withCString { subject in
                     var settings = ptt_nats_stream(
                         name: name, subject: subject, replicas: Int64(stream.replicas),
-                        bytes_maximum: Int64(stream.bytesMaximum), per_subject: stream.keepsLastOnly ? 1 : 0)
+                        bytes_maximum: Int64(stream.bytesMaximum),
+                        per_subject: stream.keepsLastOnly ? Int64(stream.messagesKept) : 0)
                     return ptt_nats_add_stream(handle.pointer, &settings, wait.wholeMilliseconds, &failure)
                 }
             }
@@ -154,6 +157,8 @@ public final class NATSConnection: Sendable {
 
     /// Which message is to be the last one, so that another one follows it.
     public enum Predecessor: Equatable, Sendable {
+        /// Whatever it is.
+        case any
         /// None of the subject.
         case none
         /// This one of the whole stream. Of several writers that name the same one, one succeeds.
@@ -173,6 +178,7 @@ public final class NATSConnection: Sendable {
         var sequence: UInt64 = 0
         let (expected, isOfSubject): (UInt64, Bool) =
             switch last {
+            case .any: (.max, false)
             case .none: (0, false)
             case .ofStream(let sequence): (sequence, false)
             case .ofSubject(let sequence): (sequence, true)

@@ -92,10 +92,7 @@ public struct ClusterAdministration: Sendable {
         }
         var configuration = configuration
         configuration.allServe = description.allServe == true
-        let shares = configuration.shares
-        let table =
-            configuration.allServe
-            ? try connection.last(of: shares.subject, in: shares.name, wait: Self.wait) : nil
+        let table = configuration.allServe ? try ShareTableStream(connection, configuration.shares).read().table : nil
         let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
         let lease = try connection.last(
@@ -108,7 +105,7 @@ public struct ClusterAdministration: Sendable {
         }
         return Status(
             lease: lease.flatMap { ClusterLease(message: $0.bytes) },
-            allServe: configuration.allServe, shares: table.flatMap { ShareTable(message: $0.bytes) }, nodes: nodes,
+            allServe: configuration.allServe, shares: table, nodes: nodes,
             position: log.last,
             messages: log.messages, logBytes: log.bytes,
             logBytesMaximum: log.bytesMaximum, replicas: log.replicas)

@@ -88,8 +88,11 @@ public actor ClusterCalls {
 
     // MARK: Answering
 
+    /// Gets a request and the incarnation of the relay whose it is.
+    typealias Handler = @Sendable (_ request: [UInt8], _ caller: String) async -> [UInt8]
+
     /// From now on `handler` answers what others ask this relay.
-    func answer(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) {
+    func answer(_ handler: @escaping Handler) {
         let (connection, subject) = (connection, configuration.callSubject(own.incarnation))
         nextLoop().execute { [weak self, loop] in
             let result = Result {
@@ -102,7 +105,7 @@ public actor ClusterCalls {
     }
 
     private func subscribed(
-        _ result: Result<NATSSubscription, any Error>, _ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]
+        _ result: Result<NATSSubscription, any Error>, _ handler: @escaping Handler
     ) {
         switch result {
         case .success(let subscription): self.subscription = subscription
@@ -112,12 +115,12 @@ public actor ClusterCalls {
         }
     }
 
-    private func take(_ request: NATSRequest, _ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) {
+    private func take(_ request: NATSRequest, _ handler: @escaping Handler) {
         // What is not a relay's request has no answer.
         guard answering < Self.waitingMaximum, let call = callee.open(request.bytes) else { return }
         answering += 1
         Task {
-            let answer = callee.seal(await handler(call.body), to: call)
+            let answer = callee.seal(await handler(call.body, call.caller), to: call)
             answering -= 1
             if let answer { request.reply(answer) }
         }

@@ -70,11 +70,13 @@ public struct ClusterConfiguration: Equatable, Sendable {
             bytesMaximum: 1 << 20, keepsLastOnly: true)
     }
 
-    /// So has the table of shares.
+    /// So has the table of shares, of which some messages are kept: see `ShareTableChain`.
     var shares: NATSStream {
-        NATSStream(
+        var stream = NATSStream(
             name: "PTTRELAY_\(name)_SHARES", subject: "pttrelay.\(name).shares", replicas: replicas,
-            bytesMaximum: 4 << 20, keepsLastOnly: true)
+            bytesMaximum: 16 << 20, keepsLastOnly: true)
+        stream.messagesKept = ShareTableChain.messagesKept
+        return stream
     }
 
     var descriptionSubject: String { subject("cluster") }

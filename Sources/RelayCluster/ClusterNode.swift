@@ -67,6 +67,7 @@ public actor ClusterNode {
     /// Where all relays serve: which channels this one does.
     private var shares: ClusterShares?
     private var calls: ClusterCalls?
+    private var onRequest: (@Sendable ([UInt8]) async -> [UInt8])?
     /// The incarnation of the node that has the lease.
     private var holder: String?
     private var untilServing: CheckedContinuation<Service, Never>?
@@ -135,7 +136,7 @@ public actor ClusterNode {
         guard let calls, let holder, !standing.serves else {
             throw ClusterError.notAnswered("it is about to be another one")
         }
-        let answer = try await calls.ask(request, of: holder)
+        let answer = try await calls.ask([Self.requestTag] + request, of: holder)
         guard answer.count >= Self.positionByteCount else { throw ClusterError.notAnswered("the answer is cut off") }
         let position = answer.prefix(Self.positionByteCount).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
         if isRecord { await records?.followed(to: position) }
@@ -150,7 +151,9 @@ public actor ClusterNode {
         let (others, isSettled) = await (shares.others, shares.isSettled)
         let answers = await withTaskGroup(of: [UInt8]?.self) { group in
             for other in others {
-                group.addTask { try? await calls.ask(request, of: other, wait: Self.othersWait) }
+                group.addTask {
+                    try? await calls.ask([Self.requestTag] + request, of: other, wait: Self.othersWait)
+                }
             }
             return await group.reduce(into: [[UInt8]]()) { answers, answer in
                 if let answer, answer.count >= Self.positionByteCount {
@@ -164,12 +167,21 @@ public actor ClusterNode {
     private static let othersWait: Duration = .seconds(1)
 
     /// From now on `handler` answers what other relays ask this one. Its answer goes with the position of the records.
-    public func onRequest(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) async {
-        await calls?.answer { [store] request in
-            let answer = await handler(request)
+    public func onRequest(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) { onRequest = handler }
+
+    /// Answers what another relay asks.
+    private func answer(_ request: [UInt8], of caller: String) async -> [UInt8] {
+        switch request.first {
+        case Self.requestTag:
+            guard let onRequest else { return [] }
+            let answer = await onRequest(Array(request.dropFirst()))
             return ((try? store.logPlace())?.position ?? 0).bigEndianBytes + answer
+        case ClusterShares.questionTag: return await shares?.answer(request, of: caller) ?? []
+        default: return []
         }
     }
+
+    private static let requestTag: UInt8 = 1
 
     private static let positionByteCount = 8
     /// Hands the lease over.
@@ -266,12 +278,16 @@ public actor ClusterNode {
     private func beginShares() {
         guard let connection else { return }
         do {
+            let calls = try ClusterCalls(connection, configuration, own, relay: relay, on: loop, logger: logger)
             let shares = try ClusterShares(
-                connection, configuration, own, timers: sharesTimers, on: loop, logger: logger
+                connection, configuration, own, calls, timers: sharesTimers, on: loop, logger: logger
             ) { [weak self] end in
                 self?.loop.execute { [weak self] in self?.assumeIsolated { $0.end(.shares(end)) } }
             }
-            calls = try ClusterCalls(connection, configuration, own, relay: relay, on: loop, logger: logger)
+            calls.assumeIsolated { calls in
+                calls.answer { [weak self] request, caller in await self?.answer(request, of: caller) ?? [] }
+            }
+            self.calls = calls
             self.shares = shares
             untilServing?.resume(returning: .shares(shares))
             untilServing = nil

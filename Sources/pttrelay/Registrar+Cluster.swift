@@ -146,7 +146,7 @@ extension Registrar {
         case .places(let places):
             self.part?.places = places
             await server.setPlaces(ChannelPlaces(shares: places.map { ChannelPlaces.Place($0) }))
-        case .read, .write, .watch, .released, .end: break
+        case .read, .write, .watch, .askForPromises, .askForConsent, .released, .end: break
         }
     }
 

@@ -206,12 +206,14 @@ bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const cha
     nats.jsPubOptions_Init(&options);
     options.MaxWait = wait;
     options.ExpectStream = stream;
-    if (of_subject) {
-        options.ExpectLastSubjectSeq = expected;
-    } else {
-        options.ExpectLastSeq = expected;
+    if (expected != PTT_NATS_ANY) {
+        if (of_subject) {
+            options.ExpectLastSubjectSeq = expected;
+        } else {
+            options.ExpectLastSeq = expected;
+        }
+        options.ExpectNoMessage = expected == 0;
     }
-    options.ExpectNoMessage = expected == 0;
     natsStatus status = nats.js_Publish(&ack, connection->stream_context, subject, bytes, count, &options, &code);
     if (status != NATS_OK) return fail(failure, status, code);
     *sequence = ack->Sequence;

@@ -15,11 +15,11 @@ public actor ClusterShares {
     /// The loop that this actor lives on: its node's.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    /// What the relay is to do about its shares, in this order; `.read`, `.write`, `.watch`, `.released` and `.end` are not among it.
+    /// What the relay is to do about its shares, in this order; what concerns the table and the other relays is not among it.
     public nonisolated let orders: AsyncStream<SharesStateMachine.Action>
     private let give: AsyncStream<SharesStateMachine.Action>.Continuation
-    private let connection: NATSConnection
-    private let stream: NATSStream
+    private let stream: ShareTableStream
+    private let calls: ClusterCalls
     private let own: ClusterMember
     private let logger: Logger
     private let onEnd: @Sendable (SharesStateMachine.End) -> Void
@@ -37,11 +37,11 @@ public actor ClusterShares {
 
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
-        timers: SharesStateMachine.Timers, on loop: EventLoop, logger: Logger,
+        _ calls: ClusterCalls, timers: SharesStateMachine.Timers, on loop: EventLoop, logger: Logger,
         onEnd: @escaping @Sendable (SharesStateMachine.End) -> Void
     ) throws {
-        self.connection = connection
-        stream = configuration.shares
+        self.calls = calls
+        stream = ShareTableStream(connection, configuration.shares)
         self.own = own
         self.loop = loop
         self.logger = logger
@@ -96,6 +96,8 @@ public actor ClusterShares {
         case .read: read()
         case .write(let table, let revision): write(table, over: revision)
         case .watch(let places): watch(places)
+        case .askForPromises(let others): ask(.promise, others)
+        case .askForConsent(let relay, let others): ask(.consent(to: relay), others)
         case .released:
             hasReleased = true
             untilReleased?.resume()
@@ -106,19 +108,13 @@ public actor ClusterShares {
     }
 
     private func read() {
-        let (connection, stream) = (connection, stream)
-        inBackground {
-            try connection.last(of: stream.subject, in: stream.name, wait: Self.wait)
+        inBackground { [stream] in
+            try stream.read()
         } then: { shares, result in
             switch result {
-            case .success(let message):
-                let table = message.flatMap { ShareTable(message: $0.bytes) }
-                guard message == nil || table != nil else {
-                    shares.note(ClusterError.unreadableShares)
-                    return shares.take(.readFailed)
-                }
+            case .success((let table, let revision)):
                 shares.note(nil)
-                shares.take(.read(table, revision: message?.sequence ?? 0))
+                shares.take(.read(table, revision: revision))
             case .failure(let error):
                 shares.note(error)
                 shares.take(.readFailed)
@@ -127,21 +123,45 @@ public actor ClusterShares {
     }
 
     private func write(_ table: ShareTable, over revision: UInt64) {
-        let (connection, stream) = (connection, stream)
-        inBackground {
-            try connection.publish(
-                table.message, to: stream.subject, of: stream.name, after: .last(revision), wait: Self.wait)
+        inBackground { [stream] in
+            try stream.write(table, over: revision)
         } then: { shares, result in
             switch result {
-            case .success(let revision):
+            case .success(let revision?):
                 shares.note(nil)
                 shares.take(.written(revision: revision))
-            case .failure(let error as NATSError) where error.kind == .otherLast: shares.take(.refused)
+            case .success(nil): shares.take(.refused)
             case .failure(let error):
                 shares.note(error)
                 shares.take(.writeFailed)
             }
         }
+    }
+
+    // MARK: Votes
+
+    /// The first byte of a question to another relay.
+    static let questionTag: UInt8 = 2
+    private static let granted: [UInt8] = [1]
+
+    private func ask(_ question: ShareVotes.Question, _ others: [String]) {
+        let sent = Instant.now
+        for other in others {
+            Task {
+                let answer = try? await calls.ask([Self.questionTag] + question.message, of: other, wait: Self.wait)
+                guard answer == Self.granted else { return }
+                switch question {
+                case .promise: take(.promised(by: other, askedAt: sent))
+                case .consent(let relay): take(.consented(by: other, to: relay))
+                }
+            }
+        }
+    }
+
+    /// Answers a question of another relay.
+    func answer(_ message: [UInt8], of caller: String) -> [UInt8] {
+        guard let question = ShareVotes.Question(message: Array(message.dropFirst())) else { return [] }
+        return machine.answer(question, of: caller, at: .now) ? Self.granted : []
     }
 
     // MARK: Ports

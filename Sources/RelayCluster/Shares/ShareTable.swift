@@ -1,5 +1,4 @@
 // Which relay of a cluster serves which share of the channels, as all of them read it in JetStream.
-import FoundationEssentials
 import RelayProtocol
 
 /// The relays of a cluster whose relays all serve, and what each serves.
@@ -21,6 +20,8 @@ public struct ShareTable: Codable, Equatable, Sendable {
         public var renewals: UInt64 = 0
         /// Whether shares can be given to it: it has all records, and is not about to go.
         public var isReady = false
+        /// The incarnations of the relays that the table had when this was written; see `ShareVotes`.
+        public var voters: Set<String> = []
 
         /// A relay that begins.
         public init(name: String, identifier: String, incarnation: String, place: String) {
@@ -52,20 +53,12 @@ public struct ShareTable: Codable, Equatable, Sendable {
     public static let nodesMaximum = 64
     /// The most channels of one share on which somebody may talk when it is given to another relay.
     static let heldMaximum = 64
-    /// The longest message that is read.
-    private static let bytesMaximum = 512 * 1_024
 
     /// A cluster without relays.
     public init(shares count: Int = ChannelID.shareCount) { shares = Array(repeating: Share(), count: count) }
 
-    /// What a message says; nil: something else, or what a later version has written.
-    init?(message: [UInt8]) {
-        guard message.count <= Self.bytesMaximum,
-            let table = try? JSONDecoder().decode(Self.self, from: Data(message)),
-            table.shares.count == ChannelID.shareCount, table.nodes.count <= Self.nodesMaximum
-        else { return nil }
-        self = table
-    }
+    /// Whether it is a table of this version.
+    var isPossible: Bool { shares.count == ChannelID.shareCount && nodes.count <= Self.nodesMaximum }
 
     func node(_ incarnation: String?) -> Node? { nodes.first { $0.incarnation == incarnation } }
 

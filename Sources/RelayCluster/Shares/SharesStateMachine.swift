@@ -5,8 +5,8 @@ import RelayProtocol
 /// One relay's part in a cluster whose relays all serve.
 ///
 /// A share's owner is the relay that `ShareTable` names, as long as that relay renews its entry: it ends `Timers.margin` before others may remove
-/// it. They do when the entry was not renewed for `Timers.lease` (counted from when they saw the last renewal), or when the relay's port is
-/// closed, so that its process has ended. Every write names the revision that the writer has read; so a relay is removed before
+/// it. They do when the entry was not renewed for `Timers.lease` (counted from when they saw the last renewal); or for `Timers.early`, where
+/// a majority consents (`ShareVotes`); or when the relay's port is closed, so that its process has ended. Every write names the revision that the writer has read; so a relay is removed before
 /// its next renewal or after it, and notices the former by its refusal.
 ///
 /// A share moves so that nobody is granted a floor by two relays: its owner stops granting floors where nobody talks (`Action.pause`), writes
@@ -27,6 +27,17 @@ public struct SharesStateMachine: Sendable {
         public var lease: Duration = .seconds(20)
         /// How much earlier its relay ends.
         public var margin: Duration = .seconds(1)
+        /// After this time without a renewal the relay asks the others for promises.
+        public var doubt: Duration = .seconds(3)
+        /// After this time others may remove its entry where a majority consents. A relay whose NATS server has gone needs up to 4 s to
+        /// find another one.
+        public var early: Duration = .seconds(8)
+        /// How long a promise lasts, and how much earlier it ends for who has got it.
+        public var promise: Duration = .seconds(4)
+        /// See `promise`.
+        public var promiseMargin: Duration = .milliseconds(500)
+        /// Promises and consents are asked for this often.
+        public var vote: Duration = .milliseconds(500)
         /// How long the floors of channels that are to move may wait for the table.
         public var pause: Duration = .seconds(1)
         /// The time between two moves whose reason is that another relay has fewer shares.
@@ -64,6 +75,10 @@ public struct SharesStateMachine: Sendable {
         case paused([Int: Set<String>])
         /// A channel that somebody talked on has gone to its new owner.
         case left(String)
+        /// That relay has promised what it was asked for then.
+        case promised(by: String, askedAt: Instant)
+        /// That relay consents to the removal of another one's entry.
+        case consented(by: String, to: String)
         /// This relay is to go.
         case release
     }
@@ -86,6 +101,10 @@ public struct SharesStateMachine: Sendable {
         case write(ShareTable, over: UInt64)
         /// Watch the ports of these other relays, by their incarnations.
         case watch([String: String])
+        /// Ask these relays to leave this one's entry alone.
+        case askForPromises([String])
+        /// Ask these relays to consent to the removal of that one's entry.
+        case askForConsent(to: String, [String])
         /// Serve the channels of the share; of the channels `held` grant no floor.
         case take(Int, held: Set<String>)
         /// Grant the floors of these channels.
@@ -147,6 +166,10 @@ public struct SharesStateMachine: Sendable {
     private var isReady = false
     /// When its entry was written last, as far as is known, counted from when that was asked for; nil: it has none yet.
     private var heldAt: Instant?
+    private var votes: ShareVotes
+    /// The voters of what was written last, and of what may have been written since.
+    private var voters: [Set<String>] = []
+    private var voteAt = Instant.zero
     private var askedAt: Instant?
     private var asked: ShareTable?
     private var askAt = Instant.zero
@@ -156,6 +179,7 @@ public struct SharesStateMachine: Sendable {
     /// A relay that begins.
     public init(_ own: ClusterMember, shares count: Int = ChannelID.shareCount, timers: Timers = Timers()) {
         shareCount = count
+        votes = ShareVotes(timers)
         self.own = ShareTable.Node(
             name: own.node, identifier: own.identifier, incarnation: own.incarnation, place: own.place)
         self.timers = timers
@@ -167,10 +191,44 @@ public struct SharesStateMachine: Sendable {
     /// When `.deadline` is due; nil: never.
     public var nextDeadline: Instant? {
         if hasEnded || !hasStarted { return nil }
-        return [askedAt == nil ? askAt : nil, expiry, hasReleased ? nil : releasedBy].compactMap(\.self).min()
+        return [askedAt == nil ? askAt : nil, expiry, doubtAt, hasReleased ? nil : releasedBy].compactMap(\.self).min()
     }
 
-    private var expiry: Instant? { heldAt.map { $0 + timers.lease - timers.margin } }
+    /// When this relay ends, unless it renews its entry or gets promises.
+    private var expiry: Instant? {
+        guard let heldAt else { return nil }
+        let last = heldAt + timers.lease - timers.margin
+        // Whichever of these the others have read: a majority of it has to have promised.
+        return voters.filter { $0.count >= Self.votersMinimum }.reduce(last) { last, voters in
+            let early = heldAt + timers.early - timers.margin
+            return min(last, max(early, votes.promisedUntil(by: voters, own: own.incarnation) ?? early))
+        }
+    }
+
+    /// When promises are asked for the next time.
+    private var doubtAt: Instant? {
+        guard let heldAt, voters.contains(where: { $0.count >= Self.votersMinimum }) else { return nil }
+        return max(heldAt + timers.doubt, voteAt)
+    }
+
+    /// Of two, none is a majority.
+    private static let votersMinimum = 3
+
+    /// Answers what another relay asks.
+    mutating func answer(_ question: ShareVotes.Question, of asker: String, at now: Instant) -> Bool {
+        guard !hasEnded, table?.node(asker) != nil else { return false }
+        switch question {
+        case .promise: return votes.promise(asker, at: now)
+        case .consent(let relay):
+            guard relay != own.incarnation, isOld(relay, for: timers.doubt, at: now) else { return false }
+            return votes.consent(to: relay, at: now)
+        }
+    }
+
+    /// Whether that relay's entry was not renewed for so long, as far as was seen here.
+    private func isOld(_ relay: String, for time: Duration, at now: Instant) -> Bool {
+        renewals[relay].map { now - $0.at >= time } ?? true
+    }
 
     /// What is to be done about an event.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
@@ -180,7 +238,7 @@ public struct SharesStateMachine: Sendable {
         case .start:
             hasStarted = true
             return ask(at: now)
-        case .deadline: return cancelOverdue(at: now) + ask(at: now) + releaseWhenDone(at: now)
+        case .deadline: return vote(at: now) + cancelOverdue(at: now) + ask(at: now) + releaseWhenDone(at: now)
         case .read(let table, let revision):
             askedAt = nil
             mustRead = false
@@ -189,6 +247,7 @@ public struct SharesStateMachine: Sendable {
             guard let sent = askedAt, let asked else { return [] }
             askedAt = nil
             heldAt = sent
+            voters = [asked.node(own.incarnation)?.voters ?? []]
             renewAt = sent + timers.renewal
             return adopt(asked, revision, isOwn: true, at: now)
         case .refused:
@@ -213,6 +272,12 @@ public struct SharesStateMachine: Sendable {
             guard let share = finishing.first(where: { $0.value.contains(channel) })?.key else { return [] }
             finishing[share]?.remove(channel)
             return askNow(at: now)
+        case .promised(let relay, let sent):
+            votes.note(promiseOf: relay, askedAt: sent)
+            return []
+        case .consented(let relay, let gone):
+            votes.note(consentOf: relay, to: gone)
+            return isGone(gone) ? askNow(at: now) : []
         case .release:
             guard releasedBy == nil else { return [] }
             releasedBy = now + timers.release
@@ -241,6 +306,9 @@ public struct SharesStateMachine: Sendable {
         }
         askedAt = now
         guard let asked else { return [.read] }
+        if heldAt != nil, let own = asked.node(own.incarnation), !voters.contains(own.voters) {
+            voters.append(own.voters)
+        }
         return [.write(asked, over: revision)]
     }
 
@@ -262,6 +330,8 @@ public struct SharesStateMachine: Sendable {
         var entry = own
         entry.renewals = (wanted.node(own.incarnation)?.renewals ?? 0) &+ 1
         entry.isReady = isReady && releasedBy == nil
+        guard wanted.enter(entry) else { return nil }
+        entry.voters = Set(wanted.nodes.map(\.incarnation))
         guard wanted.enter(entry) else { return nil }
         for share in wanted.shares.indices
         where wanted.shares[share].owner == own.incarnation && wanted.shares[share].earlier == own.incarnation {
@@ -287,7 +357,36 @@ public struct SharesStateMachine: Sendable {
     private func isGone(_ node: ShareTable.Node, at now: Instant) -> Bool {
         if closed.contains(node.incarnation) { return true }
         guard let seen = renewals[node.incarnation], seen.count == node.renewals else { return false }
-        return now - seen.at >= timers.lease
+        return now - seen.at >= timers.lease || now - seen.at >= timers.early && isGone(node.incarnation)
+    }
+
+    /// Whether a majority of a relay's voters consents to the removal of its entry.
+    private func isGone(_ relay: String) -> Bool {
+        guard let voters = table?.node(relay)?.voters, voters.count >= Self.votersMinimum else { return false }
+        return votes.isConsented(to: relay, by: voters)
+    }
+
+    // MARK: Votes
+
+    /// Asks for promises when the own entry cannot be renewed, and for consents when another one's is not, but the own one is.
+    private mutating func vote(at now: Instant) -> [Action] {
+        guard let heldAt, let table, now >= voteAt else { return [] }
+        if now - heldAt >= timers.doubt {
+            voteAt = now + timers.vote
+            let others = voters.reduce(into: Set<String>()) { $0.formUnion($1) }.subtracting([own.incarnation])
+            return others.isEmpty ? [] : [.askForPromises(others.sorted())]
+        }
+        var actions: [Action] = []
+        for node in table.nodes where node.incarnation != own.incarnation && node.voters.count >= Self.votersMinimum {
+            guard isOld(node.incarnation, for: timers.early, at: now), !isGone(node.incarnation) else { continue }
+            voteAt = now + timers.vote
+            if votes.consent(to: node.incarnation, at: now) {
+                votes.note(consentOf: own.incarnation, to: node.incarnation)
+            }
+            let others = node.voters.subtracting([own.incarnation, node.incarnation])
+            actions.append(.askForConsent(to: node.incarnation, others.sorted()))
+        }
+        return actions
     }
 
     // MARK: The table
@@ -301,6 +400,7 @@ public struct SharesStateMachine: Sendable {
             renewals[node.incarnation] = (node.renewals, now)
         }
         let known = Set(nodes.map(\.incarnation))
+        votes.keep(known, renewed: Set(nodes.filter { renewals[$0.incarnation]?.at == now }.map(\.incarnation)))
         renewals = renewals.filter { known.contains($0.key) }
         closed.formIntersection(known)
         if heldAt != nil, !known.contains(own.incarnation) { return end(.removed) }
@@ -381,8 +481,8 @@ public struct SharesStateMachine: Sendable {
         } else {
             guard isReady, now >= mayBalanceAt, finishing.count < timers.sharesAtOnce else { return [] }
             let fair = (table.shares.count + loads.count) / (loads.count + 1)
-            let wanting = loads.values.reduce(0) { $0 + max(0, table.shares.count / (loads.count + 1) - $1) }
-            count = min(timers.sharesAtOnce, held.count - fair, wanting)
+            let room = loads.values.reduce(0) { $0 + max(0, fair - $1) }
+            count = min(timers.sharesAtOnce, held.count - fair, room)
         }
         guard count > 0 else { return [] }
         mayBalanceAt = now + timers.balance

@@ -28,9 +28,13 @@ private var sharedTable: ShareTable {
 }
 
 let clusterFuzzers: [Fuzzer] = [
-    Fuzzer(name: "cluster-shares", maximum: 16_384, seeds: { [sharedTable.message, ShareTable().message] }) { bytes in
-        guard let table = ShareTable(message: bytes) else { return }
-        expect(ShareTable(message: table.message) == table, "a table is what was read")
+    Fuzzer(
+        name: "cluster-shares", maximum: 16_384,
+        seeds: { [sharedTable, ShareTable()].map { ShareTableMessage(over: 1, table: $0).message } }
+    ) { bytes in
+        guard let message = ShareTableMessage(message: bytes) else { return }
+        expect(ShareTableMessage(message: message.message) == message, "a table is what was read")
+        let table = message.table
         // Whatever it says, a relay that reads it goes on.
         let own = ClusterMember(node: "a", identifier: "a", incarnation: "1", place: "h:1")
         var machine = SharesStateMachine(own)

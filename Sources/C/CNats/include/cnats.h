@@ -74,9 +74,10 @@ bool ptt_nats_stream_state(struct ptt_nats *connection, const char *stream, int6
 /// Removes all messages before the one of the sequence number `first`.
 bool ptt_nats_purge(struct ptt_nats *connection, const char *stream, uint64_t first, int64_t wait, struct ptt_nats_failure *failure);
 
+#define PTT_NATS_ANY UINT64_MAX
 /// Appends a message if the last one of the stream, or of its subject, has the sequence number `expected`; 0: if its subject has none. Of
 /// two that name the same one at the same time, a cluster of NATS 2.9 takes one where they name the stream's, and often both where they name
-/// the subject's.
+/// the subject's. PTT_NATS_ANY: whatever the last one is.
 bool ptt_nats_publish(struct ptt_nats *connection, const char *stream, const char *subject, const void *bytes, int count, uint64_t expected,
                       bool of_subject, int64_t wait, uint64_t *sequence, struct ptt_nats_failure *failure);
 
