@@ -3,8 +3,8 @@ import RelayProtocol
 
 /// The relays of a cluster whose relays all serve, and what each serves.
 ///
-/// It is one message, written only over the revision that the writer has read. Each relay counts `Node.renewals` up in it; the entry of one that
-/// does so no more is removed by the others (`SharesStateMachine`).
+/// Each relay counts `Node.renewals` up in it; the entry of one that does so no more is removed by the others (`SharesStateMachine`). Which
+/// message of the table's stream counts is the business of `ShareTableChain`.
 public struct ShareTable: Codable, Equatable, Sendable {
     /// A relay of the cluster.
     public struct Node: Codable, Equatable, Sendable {
