@@ -55,15 +55,15 @@ extension Registrar {
     func join(_ part: ClusterPart, _ server: RelayServer, host: String, port: UInt16) async {
         self.part = part
         setAddress(host: host, port: port)
-        let (node, shares) = (part.node, part.shares)
+        let (node, orders) = (part.node, part.shares.orders)
         await server.onMove { channels in Task { [weak self] in await self?.take(.moved(channels), server) } }
         // In the order of the log.
         let (records, record) = AsyncStream.makeStream(of: RecordChanges.self)
         await node.onRecords { record.yield($0) }
         await node.onRequest { [weak self] request in await self?.answer(request) ?? [] }
         Task { [weak self] in for await changes in records { await self?.take(.records(changes), server) } }
-        Task { [weak self] in for await order in shares.orders { await self?.take(.order(order), server) } }
-        await shares.start()
+        Task { [weak self] in for await order in orders { await self?.take(.order(order), server) } }
+        await part.shares.start()
     }
 
     /// Does what has happened.

@@ -17,6 +17,13 @@ import Vocabulary
 @testable import pttrelay
 
 @Suite(.serialized, .timeLimit(.minutes(3))) struct AllServeTests {
+    /// Whether a node may end.
+    private final class End: Sendable {
+        private let expected = Atomic<Bool>(false)
+        var isExpected: Bool { expected.load(ordering: .relaxed) }
+        func expect() { expected.store(true, ordering: .relaxed) }
+    }
+
     /// One relay of the cluster.
     private final class Relay: Sendable {
         let folder: StateFolder
@@ -25,6 +32,7 @@ import Vocabulary
         let registrar: Registrar
         let node: ClusterNode
         let pin: PublicKeyPin
+        let end: End
 
         init(_ folder: StateFolder, _ configuration: ClusterConfiguration, port: UInt16) async throws {
             self.folder = folder
@@ -35,9 +43,11 @@ import Vocabulary
             self.registrar = registrar
             var timers = SharesStateMachine.Timers()
             (timers.balance, timers.sharesAtOnce, timers.poll) = (.milliseconds(20), 8, .milliseconds(50))
+            let end = End()
+            self.end = end
             node = try ClusterNode(
                 configuration, store: state.store, relay: try ClusterIdentity(state.identity), version: "1",
-                sharesTimers: timers, logger: quiet("cluster"), onEnd: { Issue.record("ended: \($0)") })
+                sharesTimers: timers, logger: quiet("cluster"), onEnd: { if !end.isExpected { Issue.record("ended: \($0)") } })
             guard case .shares(let shares) = await node.serve() else {
                 throw RelayStateError(description: "one relay serves")
             }
@@ -114,7 +124,14 @@ import Vocabulary
             throw RelayStateError(description: "it serves none of 16 channels")
         }
 
-        func stop() async { for relay in relays { await relay.server.stop() } }
+        /// Afterwards there is no nats-server, and nodes end.
+        func stop() async {
+            for relay in relays {
+                relay.end.expect()
+                await relay.server.stop()
+                await relay.registrar.disconnect()
+            }
+        }
     }
 
     private static func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
