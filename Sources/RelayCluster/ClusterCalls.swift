@@ -1,10 +1,10 @@
-// Requests of a cluster's relays to the one that writes the records, by way of NATS.
+// Requests of a cluster's relays to each other, by way of NATS.
 import Logging
 import MonotonicTime
 import NATS
 import Reactor
 
-/// Asks that relay, and answers when it is this one.
+/// Asks other relays, and answers what they ask.
 public actor ClusterCalls {
     private nonisolated let loop: EventLoop
     /// Wait for answers: of those that one waits for in vain, others keep the rest going.
@@ -15,6 +15,7 @@ public actor ClusterCalls {
 
     private let connection: NATSConnection
     private let configuration: ClusterConfiguration
+    private let own: ClusterMember
     private let logger: Logger
     private var caller: ClusterCaller
     private var callee: ClusterCallee
@@ -31,8 +32,7 @@ public actor ClusterCalls {
 
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
-        relay: ClusterIdentity,
-        on loop: EventLoop, logger: Logger
+        relay: ClusterIdentity, on loop: EventLoop, logger: Logger
     ) throws {
         self.connection = connection
         self.configuration = configuration
@@ -43,8 +43,6 @@ public actor ClusterCalls {
         callLoops = try (0..<Self.loopCount).map { try EventLoop(name: "cluster-call\($0)", mayWait: true) }
         self.own = own
     }
-
-    private let own: ClusterMember
 
     deinit { for loop in callLoops { loop.stop() } }
 

@@ -67,7 +67,7 @@ public actor ClusterNode {
     /// Where all relays serve: which channels this one does.
     private var shares: ClusterShares?
     private var calls: ClusterCalls?
-    private var onRequest: (@Sendable ([UInt8]) async -> [UInt8])?
+    private var answerer: Answerer?
     /// The incarnation of the node that has the lease.
     private var holder: String?
     private var untilServing: CheckedContinuation<Service, Never>?
@@ -166,24 +166,28 @@ public actor ClusterNode {
 
     private static let othersWait: Duration = .seconds(1)
 
-    /// From now on `handler` answers what other relays ask this one. Its answer goes with the position of the records.
-    public func onRequest(_ handler: @escaping @Sendable ([UInt8]) async -> [UInt8]) { onRequest = handler }
+    /// Answers what other relays ask this one: the answer, and the position in the log of the records that it is of.
+    public typealias Answerer = @Sendable (_ request: [UInt8]) async -> (answer: [UInt8], position: UInt64)
+
+    /// From now on `answerer` answers.
+    public func onRequest(_ answerer: @escaping Answerer) { self.answerer = answerer }
 
     /// Answers what another relay asks.
     private func answer(_ request: [UInt8], of caller: String) async -> [UInt8] {
         switch request.first {
         case Self.requestTag:
-            guard let onRequest else { return [] }
-            let answer = await onRequest(Array(request.dropFirst()))
-            return ((try? store.logPlace())?.position ?? 0).bigEndianBytes + answer
+            guard let answerer else { return [] }
+            let (answer, position) = await answerer(Array(request.dropFirst()))
+            return position.bigEndianBytes + answer
         case ClusterShares.questionTag: return await shares?.answer(request, of: caller) ?? []
         default: return []
         }
     }
 
+    /// The first byte of what is not of `ClusterShares`.
     private static let requestTag: UInt8 = 1
-
     private static let positionByteCount = 8
+
     /// Hands the lease over.
     ///
     /// - Returns: Where members are to go; nil: no other node serves.

@@ -146,12 +146,12 @@ extension RelayServer {
     /// Nobody else has a say on the channels any more: requests for their floors that wait are looked at.
     public func resume(_ channels: [ChannelID]) { engine?.handle(.resume(channels)) }
 
-    /// Another relay serves the channels from now on: their members go there, each channel's when nobody talks on it. Those are told to
+    /// Another relay serves the channels from now on: their members go there, each channel's when nobody talks on it. It is told to
     /// `onMove` then.
     public func move(_ channels: [ChannelID], to place: RelayPlace) { engine?.handle(.move(channels, to: place)) }
 
     /// Whom `move` tells, on the relay's loop.
-    public func onMove(_ handler: @escaping @Sendable ([ChannelID]) -> Void) {
+    public func onMove(_ handler: @escaping @Sendable (ChannelID) -> Void) {
         moveHandler = handler
         engine?.movedHandler = handler
     }

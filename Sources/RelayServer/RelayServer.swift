@@ -146,7 +146,7 @@ public actor RelayServer {
     private let logger: Logger
     var engine: RelayEngine?
     private var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
-    var moveHandler: (@Sendable ([ChannelID]) -> Void)?
+    var moveHandler: (@Sendable (ChannelID) -> Void)?
     private var waiters: [CheckedContinuation<Void, Never>] = []
     private var drains: [CheckedContinuation<Void, Never>] = []
     private var lastCounters = RelayCounters()

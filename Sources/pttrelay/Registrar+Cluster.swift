@@ -1,11 +1,11 @@
 // The records of a relay in a cluster whose relays all serve: one of them writes, and each serves the channels of its shares.
-import Cryptography
 import Logging
 import MonotonicTime
 import RelayCluster
 import RelayProtocol
 import RelayServer
 import RelayStore
+import Synchronization
 
 /// What a relay knows of its part in such a cluster.
 struct ClusterPart {
@@ -44,7 +44,33 @@ enum ClusterEvent: Sendable {
     /// Other relays have changed these records.
     case records(RecordChanges)
     /// These channels have gone to other relays.
-    case moved([ChannelID])
+    case moved(Set<ChannelID>)
+}
+
+/// What has happened since it was looked at last. However slow the disk is, no more waits than there are records.
+private final class ClusterNews: Sendable {
+    struct Waiting {
+        var moved: Set<ChannelID> = []
+        var records = RecordChanges()
+    }
+
+    let signals: AsyncStream<Void>
+    private let signal: AsyncStream<Void>.Continuation
+    private let waiting = Mutex(Waiting())
+
+    init() { (signals, signal) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
+
+    func add(_ change: (inout Waiting) -> Void) {
+        waiting.withLock { change(&$0) }
+        signal.yield()
+    }
+
+    func take() -> Waiting {
+        waiting.withLock { waiting in
+            defer { waiting = Waiting() }
+            return waiting
+        }
+    }
 }
 
 extension Registrar {
@@ -56,12 +82,17 @@ extension Registrar {
         self.part = part
         setAddress(host: host, port: port)
         let (node, orders) = (part.node, part.shares.orders)
-        await server.onMove { channels in Task { [weak self] in await self?.take(.moved(channels), server) } }
-        // In the order of the log.
-        let (records, record) = AsyncStream.makeStream(of: RecordChanges.self)
-        await node.onRecords { record.yield($0) }
-        await node.onRequest { [weak self] request in await self?.answer(request) ?? [] }
-        Task { [weak self] in for await changes in records { await self?.take(.records(changes), server) } }
+        let news = ClusterNews()
+        await server.onMove { channel in news.add { $0.moved.insert(channel) } }
+        await node.onRecords { changes in news.add { $0.records.formUnion(changes) } }
+        await node.onRequest { [weak self] request in await self?.answer(request) ?? ([], 0) }
+        Task { [weak self] in
+            for await _ in news.signals {
+                let waiting = news.take()
+                if !waiting.moved.isEmpty { await self?.take(.moved(waiting.moved), server) }
+                if !waiting.records.isEmpty { await self?.take(.records(waiting.records), server) }
+            }
+        }
         Task { [weak self] in for await order in orders { await self?.take(.order(order), server) } }
         await part.shares.start()
     }
@@ -149,9 +180,9 @@ extension Registrar {
     }
 
     /// Channels have gone to other relays. Of those one may have come back meanwhile.
-    private func moved(_ channels: [ChannelID], _ server: RelayServer) async throws {
+    private func moved(_ channels: Set<ChannelID>, _ server: RelayServer) async throws {
         await part?.shares.left(channels)
-        let own = Set(channels.filter(owns))
+        let own = channels.filter(owns)
         if !own.isEmpty { try await serve(own, server) }
     }
 
@@ -219,11 +250,14 @@ extension Registrar {
     }
 
     /// What another relay of the cluster asks this one, which writes the records.
-    nonisolated func answer(_ request: [UInt8]) async -> [UInt8] {
-        guard let request = ClusterRequest(bytes: request) else {
-            return Self.failed("the request cannot be read", mayPass: false).bytes
-        }
-        return await answer(request).bytes
+    private func answer(_ request: [UInt8]) async -> (answer: [UInt8], position: UInt64) {
+        let response =
+            if let request = ClusterRequest(bytes: request) {
+                await answer(request)
+            } else {
+                Self.failed("the request cannot be read", mayPass: false)
+            }
+        return (response.bytes, (try? store.logPlace())?.position ?? 0)
     }
 
     private static func failed(_ why: String, mayPass: Bool = true) -> ClusterResponse {
@@ -231,13 +265,12 @@ extension Registrar {
     }
 
     private func answer(_ request: ClusterRequest) async -> ClusterResponse {
-        if case .push(let push) = request {
+        switch request {
+        case .push(let push):
             guard let request = push.request, let server else { return .push(.shutDown) }
             return .push(ClusterPushVerdict(await server.push(request), at: .now))
-        }
-        guard !isFollowing else { return Self.failed("another relay writes the records now; try again") }
-        switch request {
-        case .push: return .push(.shutDown)
+        case .enrol where isFollowing, .command where isFollowing:
+            return Self.failed("another relay writes the records now; try again")
         case .enrol(let channel, let token, let member, let name):
             guard let channel = ChannelID(channel), let token = InvitationToken(token),
                 let member = MemberID(bytes: member), let name = DisplayName(name)

@@ -45,7 +45,7 @@ extension Registrar {
                 member.id, from: channel.id, keepingInvitation: keepingInvitation, now: clock())
         } catch {
             // Whoever has to go goes, whatever the disk says.
-            guard let server else { throw error }
+            guard let server, owns(channel.id) else { throw error }
             await server.revoke(member.id, from: channel.id)
             throw RelayStateError(
                 description:
@@ -73,7 +73,7 @@ extension Registrar {
         do throws(RelayStoreError) {
             outcome = try store.revokeMembers(invitedBy: number, to: channel.id, now: clock())
         } catch {
-            guard let server else { throw error }
+            guard let server, owns(channel.id) else { throw error }
             await server.revoke(members, from: channel.id)
             throw RelayStateError(
                 description: members.isEmpty

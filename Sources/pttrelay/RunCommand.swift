@@ -203,7 +203,9 @@ struct RunCommand: ParsableCommand {
             (node, service) = try await standby.untilServing()
             if case .shares(let own) = service { shares = own }
         }
-        if shares != nil { try checkForShares(settings) }
+        guard shares == nil || (self.channels + settings.channels).isEmpty else {
+            throw RelayStateError.channelsOfCluster
+        }
         let served =
             shares == nil
             ? try state.servedChannels(named: self.channels + settings.channels, mayBeNone: settings.api != nil) : []
@@ -273,11 +275,6 @@ struct RunCommand: ParsableCommand {
             operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
             api: try settings.api?.configuration(state, logger), registrar: registrar,
             administration: commands, node: node, shares: shares)
-    }
-
-    /// What a relay of a cluster whose relays all serve cannot have.
-    private func checkForShares(_ settings: RelaySettings) throws {
-        guard (channels + settings.channels).isEmpty else { throw RelayStateError.channelsOfCluster }
     }
 
     private func endpoint(

@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test mutating func `members of a quiet channel are sent on, and the others stay`() {
-        #expect(core.pause([yard.id, gate.id]) == [])
+        #expect(core.pause([yard.id, gate.id], at: now) == [])
         let actions = core.handle(.move([yard.id], to: Self.next), at: now)
         for id in ids.prefix(2) { #expect(actions.sent(to: id) == [.successor(Self.next)]) }
         for id in ids.suffix(2) { #expect(actions.sent(to: id).isEmpty) }
@@ -64,7 +64,7 @@ import Testing
 
     @Test mutating func `a burst goes on to its end, and its channel is gone afterwards`() {
         #expect(granted(ask(0)) == [ids[0]])
-        #expect(core.pause([yard.id, gate.id]) == [yard.id])
+        #expect(core.pause([yard.id, gate.id], at: now) == [yard.id])
         _ = core.handle(.move([yard.id, gate.id], to: Self.next), at: now)
         now = now + .seconds(2)
         #expect(closed(core.handle(.deadline, at: now)) == Array(ids.suffix(2)))
@@ -77,7 +77,7 @@ import Testing
     }
 
     @Test mutating func `nobody is granted the floor of a channel that is paused, whatever the priority`() {
-        _ = core.pause([yard.id])
+        _ = core.pause([yard.id], at: now)
         for priority: UInt8 in [0, 255] { #expect(ask(0, UInt32(priority) + 1, priority: priority).isEmpty) }
         #expect(granted(ask(2)) == [ids[2]], "another channel")
         // It goes on here after all: the last request of each member counts.
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test mutating func `who gives up while the channel is paused is not granted the floor afterwards`() {
-        _ = core.pause([yard.id])
+        _ = core.pause([yard.id], at: now)
         _ = ask(0)
         _ = ask(1)
         _ = release(0)

@@ -47,7 +47,8 @@ import Vocabulary
             self.end = end
             node = try ClusterNode(
                 configuration, store: state.store, relay: try ClusterIdentity(state.identity), version: "1",
-                sharesTimers: timers, logger: quiet("cluster"), onEnd: { if !end.isExpected { Issue.record("ended: \($0)") } })
+                sharesTimers: timers, logger: quiet("cluster"),
+                onEnd: { if !end.isExpected { Issue.record("ended: \($0)") } })
             guard case .shares(let shares) = await node.serve() else {
                 throw RelayStateError(description: "one relay serves")
             }

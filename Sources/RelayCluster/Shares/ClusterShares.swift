@@ -1,5 +1,4 @@
 // A relay's part in a cluster whose relays all serve: carries out what the state machine says, as far as it concerns NATS and the ports of others.
-import Cryptography
 import Logging
 import MonotonicTime
 import NATS
@@ -20,7 +19,6 @@ public actor ClusterShares {
     private let give: AsyncStream<SharesStateMachine.Action>.Continuation
     private let stream: ShareTableStream
     private let calls: ClusterCalls
-    private let own: ClusterMember
     private let logger: Logger
     private let onEnd: @Sendable (SharesStateMachine.End) -> Void
     private var machine: SharesStateMachine
@@ -42,7 +40,6 @@ public actor ClusterShares {
     ) throws {
         self.calls = calls
         stream = ShareTableStream(connection, configuration.shares)
-        self.own = own
         self.loop = loop
         self.logger = logger
         problems = ClusterProblems(logger: logger)
@@ -68,7 +65,7 @@ public actor ClusterShares {
     }
 
     /// Channels have gone to the relay that serves them now, or are no channels any more.
-    public func left(_ channels: [ChannelID]) {
+    public func left(_ channels: Set<ChannelID>) {
         for channel in channels { take(.left(channel.description)) }
     }
 

@@ -118,7 +118,9 @@ public struct SharesStateMachine: Sendable {
         case .start:
             hasStarted = true
             return ask(at: now)
-        case .deadline: return vote(at: now) + cancelOverdue(at: now) + ask(at: now) + releaseWhenDone(at: now)
+        case .deadline:
+            cancelOverdue(at: now)
+            return vote(at: now) + ask(at: now) + releaseWhenDone(at: now)
         case .read(let table, let revision):
             askedAt = nil
             mustRead = false
@@ -139,7 +141,8 @@ public struct SharesStateMachine: Sendable {
             // Of a write nobody knows whether it was made.
             mustRead = true
             askAt = now + timers.retry
-            return cancelOverdue(at: now)
+            cancelOverdue(at: now)
+            return []
         case .portClosed(let incarnation):
             closed.insert(incarnation)
             return askNow(at: now)
@@ -388,11 +391,9 @@ public struct SharesStateMachine: Sendable {
     }
 
     /// Gives up what the table has not taken for too long. The floors wait until it is certain that it will not.
-    private mutating func cancelOverdue(at now: Instant) -> [Action] {
-        if case .paused(let since)? = handover?.progress, now - since >= timers.pause {
-            handover?.progress = .cancelled
-        }
-        return []
+    private mutating func cancelOverdue(at now: Instant) {
+        guard case .paused(let since)? = handover?.progress, now - since >= timers.pause else { return }
+        handover?.progress = .cancelled
     }
 
     private mutating func releaseWhenDone(at now: Instant) -> [Action] {

@@ -76,6 +76,40 @@ extension RelayCore {
         return actions
     }
 
+    // MARK: Moves
+
+    /// Nobody is granted the floor of these channels any more, until they are moved or resumed: another relay is about to have a say. Those
+    /// on which somebody talks or waits go on as before, since that one is told of them.
+    ///
+    /// - Returns: The channels that go on.
+    public mutating func pause(_ channels: [ChannelID], at now: Instant) -> Set<ChannelID> {
+        var busy: Set<ChannelID> = []
+        for channel in channels {
+            guard let number = numbers[channel] else { continue }
+            if self.channels[number].isBusy {
+                busy.insert(channel)
+            } else {
+                _ = on(number, at: now) { channel, _ in
+                    channel.pause()
+                    return []
+                }
+            }
+        }
+        return busy
+    }
+
+    mutating func move(_ channels: [ChannelID], to place: RelayPlace, at now: Instant) -> [Action] {
+        guard !isDraining else { return [] }
+        var actions: [Action] = []
+        for number in channels.compactMap({ numbers[$0] }) where !moving.contains(number) {
+            moving.insert(number)
+            let early = shared.connections.welcomedEarly(to: number)
+            if !early.isEmpty { actions.append(.send(.successor(place), to: early)) }
+            actions += on(number, at: now) { channel, _ in channel.drain(to: place, at: now) }
+        }
+        return actions
+    }
+
     // MARK: What it serves
 
     /// The channels served, in the order they came.

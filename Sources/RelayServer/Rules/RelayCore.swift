@@ -39,7 +39,7 @@ public struct RelayCore: Sendable {
     private(set) var inhabited: Set<Int> = []
     private var touched: Set<Int> = []
     /// The channels that go to another relay when nobody talks on them.
-    private(set) var moving: Set<Int> = []
+    var moving: Set<Int> = []
     /// Where the channels are that this relay does not serve.
     var places = ChannelPlaces.alone
     private(set) var isShuttingDown = false
@@ -120,33 +120,6 @@ public struct RelayCore: Sendable {
         moving.remove(number)
         vacant.append(number)
         roster.forget(channel)
-        return actions
-    }
-
-    // MARK: Moves
-
-    /// Nobody is granted the floor of these channels any more, until they are moved or resumed: another relay is about to have a say. Those
-    /// on which somebody talks or waits go on as before, since that one is told of them.
-    ///
-    /// - Returns: The channels that go on.
-    public mutating func pause(_ channels: [ChannelID]) -> Set<ChannelID> {
-        var busy: Set<ChannelID> = []
-        for channel in channels {
-            guard let number = numbers[channel] else { continue }
-            if self.channels[number].isBusy { busy.insert(channel) } else { self.channels[number].pause() }
-        }
-        return busy
-    }
-
-    private mutating func move(_ channels: [ChannelID], to place: RelayPlace, at now: Instant) -> [Action] {
-        guard !isDraining else { return [] }
-        var actions: [Action] = []
-        for number in channels.compactMap({ numbers[$0] }) where !moving.contains(number) {
-            moving.insert(number)
-            let early = shared.connections.welcomedEarly(to: number)
-            if !early.isEmpty { actions.append(.send(.successor(place), to: early)) }
-            actions += on(number, at: now) { channel, _ in channel.drain(to: place, at: now) }
-        }
         return actions
     }
 

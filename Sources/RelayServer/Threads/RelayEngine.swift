@@ -13,8 +13,8 @@ import Synchronization
 final class RelayEngine: @unchecked Sendable {
     let loop: EventLoop
     var milestoneHandler: (@Sendable (RelayMilestone, Instant) -> Void)?
-    /// Told of channels that have gone to another relay.
-    var movedHandler: (@Sendable ([ChannelID]) -> Void)?
+    /// Told of each channel that has gone to another relay.
+    var movedHandler: (@Sendable (ChannelID) -> Void)?
     /// Told when all have gone after `.drain`.
     var drainedHandler: (@Sendable () -> Void)?
     let startedAt = Instant.now
@@ -189,9 +189,9 @@ final class RelayEngine: @unchecked Sendable {
             }
             enrol(id, enrolment)
         case .pushes(let event, let shard): workers.first?.shard?.take(event, from: shard)
-        case .moved(let channels):
-            for channel in channels { exchange.directory.remove(channel) }
-            movedHandler?(channels)
+        case .moved(let channel):
+            exchange.directory.remove(channel)
+            movedHandler?(channel)
         case .drained(let shard):
             drainedShards.insert(shard)
             if isDrained { drainedHandler?() }

@@ -33,8 +33,8 @@ enum RelayFrontReport: Sendable {
     case enrol(ConnectionID, RelayEnrolment)
     /// Something about push tokens, of a connection of that shard.
     case pushes(PushEvent, shard: Int)
-    /// The channels have gone to another relay.
-    case moved([ChannelID])
+    /// The channel has gone to another relay.
+    case moved(ChannelID)
     /// The shard drains, and nobody is left on its channels.
     case drained(shard: Int)
 }

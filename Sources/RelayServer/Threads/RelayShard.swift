@@ -58,11 +58,8 @@ final class RelayShard {
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
         if case .disconnected(let id) = event { forget(id) }
-        let actions = core.handle(event, at: now)
-        carryOut(actions, at: now)
+        carryOut(core.handle(event, at: now), at: now)
         arm()
-        let moved = actions.compactMap { action in if case .moved(let channel) = action { channel } else { nil } }
-        if !moved.isEmpty { tellFront(.moved(moved)) }
         guard core.isDrained, !hasDrained else { return }
         hasDrained = true
         tellFront(.drained(shard: number))
@@ -89,7 +86,7 @@ final class RelayShard {
     }
 
     /// See `RelayCore.pause`.
-    func pause(_ channels: [ChannelID]) -> Set<ChannelID> { core.pause(channels) }
+    func pause(_ channels: [ChannelID]) -> Set<ChannelID> { core.pause(channels, at: .now) }
 
     // MARK: Reports
 
@@ -171,7 +168,7 @@ final class RelayShard {
             order(action, id)
         case .answerRepair(let id, _), .answerBurst(let id, _, _): order(action, id)
         case .pushes(let event): tellFront(.pushes(event, shard: number))
-        case .moved: break
+        case .moved(let channel): tellFront(.moved(channel))
         case .note(let milestone): tellFront(.note(milestone, now))
         }
     }
