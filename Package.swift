@@ -354,9 +354,9 @@ let package = Package(
         tests(
             "pttrelay", named: "pttrelay",
             [
-                "RelayHTTP", "RelayStore", "RelayCluster", "NATS", "RelayServer", "RelayClient", "RelayProtocol",
-                "Cryptography", "Settings", "Files", "QUIC", "Logs", "Vocabulary", "MonotonicTime", "Reactor",
-                lifecycle, "SQLite", log,
+                "RelayHTTP", "RelayStore", "RelayCluster", "NATS", "RelayServer", "RelayWeb", "RelayClient",
+                "RelayProtocol", "WebSocketClient", "Cryptography", "Settings", "Files", "QUIC", "Logs", "Vocabulary",
+                "MonotonicTime", "Reactor", lifecycle, "SQLite", log,
             ]),
         tests(
             "pttd", named: "pttd",

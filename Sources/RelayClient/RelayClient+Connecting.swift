@@ -31,11 +31,11 @@ extension RelayClient {
 
     /// Where links over TLS are taken, as far as is known: from the relay itself, from the invitation, or from an earlier start. Nil:
     /// nowhere.
-    private var webPlace: RelayPlace? {
+    private var webPlace: RelayPlace? { knownWebPlace?.place(besides: core.relay.host) }
+
+    private var knownWebPlace: WebPlace? {
         guard openWebSocket != nil else { return nil }
-        let relay = core.relay
-        let known = core.webPlace ?? relay.web ?? resumption.web(of: relay, for: identity.pin)
-        return known?.place(besides: relay.host)
+        return core.webPlace ?? core.relay.web ?? resumption.web(of: core.relay, for: identity.pin)
     }
 
     // MARK: The choice of the path
@@ -250,8 +250,10 @@ extension RelayClient {
     /// Begins a link over TLS. Names are looked up on the way, by a proxy if there is one.
     private func connectOverTLS() {
         guard let openWebSocket, let place = webPlace else { return }
+        // A place with a host of its own stays the same, whichever relay of a cluster the client is sent to.
+        let target = WebLinkTarget(share: knownWebPlace?.host == nil ? nil : core.relay.channel.share())
         let request = WebSocketRequest(
-            host: place.host, port: place.port, path: WebLinkLimits.path, subprotocol: WebLinkLimits.subprotocol,
+            host: place.host, port: place.port, path: target.text, subprotocol: WebLinkLimits.subprotocol,
             proxy: network.proxy.proxy(for: place.host), messageBytesMaximum: WebLinkLimits.messageBytes)
         transports[.tls] = WebTransport(
             request, by: openWebSocket, relay: core.relay, identity: identity, client: self, logger: logger)

@@ -28,8 +28,7 @@ public struct ClusterAdministration: Sendable {
     ) throws -> Int {
         var configuration = configuration
         configuration.allServe = allServe
-        let streams = [configuration.log, configuration.lease, configuration.state]
-        for stream in allServe ? streams + [configuration.shares] : streams {
+        for stream in [configuration.log, allServe ? configuration.shares : configuration.lease, configuration.state] {
             try connection.add(stream, wait: Self.wait)
         }
         guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
@@ -67,7 +66,7 @@ public struct ClusterAdministration: Sendable {
 
     /// What a cluster is about.
     public struct Status: Equatable, Sendable {
-        /// The node that has the lease; nil: none has had it.
+        /// The node that has the lease; nil: none has had it, or all nodes serve.
         public var lease: ClusterLease?
         /// Whether all nodes serve.
         public var allServe: Bool
@@ -95,8 +94,11 @@ public struct ClusterAdministration: Sendable {
         let table = configuration.allServe ? try ShareTableStream(connection, configuration.shares).read().table : nil
         let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
-        let lease = try connection.last(
-            of: configuration.lease.subject, in: configuration.lease.name, wait: Self.wait)
+        let lease =
+            configuration.allServe
+            ? nil
+            : try connection.last(
+                of: configuration.lease.subject, in: configuration.lease.name, wait: Self.wait)
         let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: Self.wait)
         let nodes = try subjects.sorted().prefix(100).compactMap { subject in
             try connection.last(of: subject, in: state, wait: Self.wait).flatMap {

@@ -13,6 +13,8 @@ public struct ClusterConfiguration: Equatable, Sendable {
     public var nats: NATSOptions
     /// Where members reach this node, as `host:port`.
     public var place: String
+    /// Where other nodes reach its web endpoint (`WebLinkAddress`); nil: they do not.
+    public var web: String?
     /// On how many servers the records are kept.
     public var replicas: Int
     /// The most bytes of the log.
@@ -60,13 +62,11 @@ public struct ClusterConfiguration: Equatable, Sendable {
             keepsLastOnly: true)
     }
 
-    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds. Where
-    /// all relays serve, it is for writing records only, and has another name: a version of pttrelay that knows only one relay that serves
-    /// finds no lease then, and serves nobody.
+    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds. A cluster
+    /// whose relays all serve has none: a version of pttrelay that knows only one relay that serves finds no lease then, and serves nobody.
     var lease: NATSStream {
-        let (suffix, subject) = allServe ? ("WRITER", "writer") : ("LEASE", "lease")
-        return NATSStream(
-            name: "PTTRELAY_\(name)_\(suffix)", subject: "pttrelay.\(name).\(subject)", replicas: replicas,
+        NATSStream(
+            name: "PTTRELAY_\(name)_LEASE", subject: "pttrelay.\(name).lease", replicas: replicas,
             bytesMaximum: 1 << 20, keepsLastOnly: true)
     }
 

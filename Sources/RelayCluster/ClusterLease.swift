@@ -53,13 +53,16 @@ public struct ClusterMember: Equatable, Sendable {
     public var incarnation: String
     /// See `ClusterLease.place`.
     public var place: String
+    /// See `ShareTable.Node.web`.
+    public var web: String?
 
     /// A relay.
-    public init(node: String, identifier: String, incarnation: String, place: String) {
+    public init(node: String, identifier: String, incarnation: String, place: String, web: String? = nil) {
         self.node = node
         self.identifier = identifier
         self.incarnation = incarnation
         self.place = place
+        self.web = web
     }
 
     /// Its lease.

@@ -26,6 +26,10 @@ public actor ClusterNode {
         case lease(ClusterStateMachine.End)
         /// It has no part in the table of shares any more.
         case shares(SharesStateMachine.End)
+        /// Where all relays serve, it is the one that writes the records, and another one has written some.
+        case fenced
+        /// The same, and its records are not those of the cluster.
+        case records(String)
     }
 
     /// What a node says of itself.
@@ -52,9 +56,9 @@ public actor ClusterNode {
     private let version: String
     private let logger: Logger
     private let own: ClusterMember
-    private var machine: ClusterStateMachine
-    private var timer: EventLoop.Timer?
-    private var portWatch: PortWatch?
+    /// Where one relay serves: decides which.
+    private var lease: ClusterLeaseKeeper?
+    private let timers: ClusterStateMachine.Timers
     private var connection: NATSConnection?
     private var records: ClusterRecords?
     private let logLimits: ClusterLogLimits
@@ -68,13 +72,14 @@ public actor ClusterNode {
     private var shares: ClusterShares?
     private var calls: ClusterCalls?
     private var answerer: Answerer?
-    /// The incarnation of the node that has the lease.
-    private var holder: String?
+    /// Where all relays serve: the incarnation of the one that writes the records.
+    private var writer: String?
+    private var isReleasing = false
     private var untilServing: CheckedContinuation<Service, Never>?
     private var untilReleased: CheckedContinuation<String?, Never>?
     private nonisolated let standingNow = Mutex(Standing(serves: false))
 
-    /// How long an answer of NATS about the lease may take.
+    /// How long an answer of NATS may take.
     private static let wait: Duration = .seconds(1)
     private static let followInterval: Duration = .milliseconds(250)
     private static let retry: Duration = .seconds(1)
@@ -101,8 +106,9 @@ public actor ClusterNode {
         self.onEnd = onEnd
         own = ClusterMember(
             node: configuration.node, identifier: try store.nodeIdentifier(),
-            incarnation: Hexadecimal.encode(SecureRandom.bytes(8)), place: configuration.place)
-        machine = ClusterStateMachine(own, timers: timers)
+            incarnation: Hexadecimal.encode(SecureRandom.bytes(8)), place: configuration.place,
+            web: configuration.web)
+        self.timers = timers
         loop = try EventLoop(name: "cluster")
         leaseLoop = try EventLoop(name: "cluster-lease", mayWait: true)
     }
@@ -133,10 +139,10 @@ public actor ClusterNode {
     /// - Parameter isRecord: Whether it may change records: what it has changed is here, too, then.
     /// - Throws: `ClusterError.notAnswered`.
     public func ask(_ request: [UInt8], isRecord: Bool) async throws -> [UInt8] {
-        guard let calls, let holder, !standing.serves else {
+        guard let calls, let writer, writer != own.incarnation else {
             throw ClusterError.notAnswered("it is about to be another one")
         }
-        let answer = try await calls.ask([Self.requestTag] + request, of: holder)
+        let answer = try await calls.ask([Self.requestTag] + request, of: writer)
         guard answer.count >= Self.positionByteCount else { throw ClusterError.notAnswered("the answer is cut off") }
         let position = answer.prefix(Self.positionByteCount).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
         if isRecord { await records?.followed(to: position) }
@@ -188,14 +194,19 @@ public actor ClusterNode {
     private static let requestTag: UInt8 = 1
     private static let positionByteCount = 8
 
-    /// Hands the lease over.
+    /// Hands over what this node serves and writes.
     ///
     /// - Returns: Where members are to go; nil: no other node serves.
     public func release() async -> String? {
         logger.notice("handing the cluster over")
+        isReleasing = true
+        if let shares {
+            await shares.release()
+            return standing.serves ? nil : standing.holderPlace
+        }
         return await withCheckedContinuation { continuation in
             untilReleased = continuation
-            take(.release)
+            lease?.assumeIsolated { $0.take(.release) }
         }
     }
 
@@ -263,18 +274,34 @@ public actor ClusterNode {
             return again(after: Self.retry) { $0.begin(connection, description) }
         }
         report(connection, behind: 0)
-        take(.start)
+        guard !configuration.allServe else { return }
+        let lease = ClusterLeaseKeeper(
+            connection, configuration, own, timers: timers, on: loop, asking: leaseLoop, logger: logger
+        ) { [weak self] action in self?.assumeIsolated { $0.carryOut(action) } }
+        self.lease = lease
+        lease.assumeIsolated { $0.take(.start) }
     }
 
     private func note(_ event: ClusterRecords.Event) {
+        guard configuration.allServe else {
+            lease?.assumeIsolated { lease in
+                switch event {
+                case .follows(let follows): lease.take(.follows(follows))
+                case .caughtUp: lease.take(.caughtUp)
+                case .cannotCatchUp(let why): lease.take(.cannotCatchUp(why))
+                case .fenced: lease.take(.fenced)
+                }
+            }
+            return
+        }
         switch event {
         case .follows(let follows):
-            take(.follows(follows))
-            if follows, configuration.allServe, untilServing != nil { beginShares() }
+            if follows, untilServing != nil { beginShares() }
             shares?.assumeIsolated { $0.note(follows: follows) }
-        case .caughtUp: take(.caughtUp)
-        case .cannotCatchUp(let why): take(.cannotCatchUp(why))
-        case .fenced: take(.fenced)
+        case .caughtUp: if writer == own.incarnation { serve() }
+        case .cannotCatchUp(let why): if writer == own.incarnation { end(.records(why)) }
+        // Where it hands over, the next one may have begun before this one knows.
+        case .fenced: if writer == own.incarnation, !isReleasing { end(.fenced) }
         }
     }
 
@@ -285,8 +312,9 @@ public actor ClusterNode {
             let calls = try ClusterCalls(connection, configuration, own, relay: relay, on: loop, logger: logger)
             let shares = try ClusterShares(
                 connection, configuration, own, calls, timers: sharesTimers, on: loop, logger: logger
-            ) { [weak self] end in
-                self?.loop.execute { [weak self] in self?.assumeIsolated { $0.end(.shares(end)) } }
+            ) { [weak self] action in
+                // Not in the midst of what it does.
+                self?.loop.execute { [weak self] in self?.assumeIsolated { $0.carryOut(action) } }
             }
             calls.assumeIsolated { calls in
                 calls.answer { [weak self] request, caller in await self?.answer(request, of: caller) ?? [] }
@@ -307,115 +335,54 @@ public actor ClusterNode {
         onEnd(end)
     }
 
-    // MARK: The lease
-
-    private func take(_ event: ClusterStateMachine.Event) {
-        for action in machine.handle(event, at: .now) { carryOut(action) }
-        timer?.cancel()
-        timer = machine.nextDeadline.map { deadline in
-            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.take(.deadline) } }
-        }
-    }
+    // MARK: Who serves, or writes
 
     private func carryOut(_ action: ClusterStateMachine.Action) {
         switch action {
-        case .read: read()
-        case .write(let lease, let revision): write(lease, over: revision)
-        case .watch(let place, let epoch): watch(place, of: epoch)
-        case .standBy(let lease): standBy(lease)
+        case .standBy(let lease):
+            stand(behind: lease?.node, at: lease?.place)
+            guard let lease else { return logger.notice("no node serves the cluster") }
+            logger.notice(
+                "standing by",
+                metadata: ["serving": "\(lease.node)", "place": "\(lease.place)", "epoch": "\(lease.epoch)"])
         case .catchUp(let epoch): records?.assumeIsolated { $0.catchUp(epoch) }
         case .serve:
-            portWatch?.cancel()
-            portWatch = nil
-            standingNow.withLock { $0 = Standing(serves: true, holder: own.node, holderPlace: own.place) }
-            logger.notice(
-                configuration.allServe
-                    ? "this node writes the cluster's records now" : "this node serves the cluster now",
-                metadata: ["cluster": "\(configuration.name)"])
-            if !configuration.allServe {
-                untilServing?.resume(returning: .all)
-                untilServing = nil
-            }
-            records?.assumeIsolated { $0.write() }
+            serve()
+            untilServing?.resume(returning: .all)
+            untilServing = nil
         case .released(let place):
             untilReleased?.resume(returning: place)
             untilReleased = nil
         case .end(let reason): end(.lease(reason))
+        case .read, .write, .watch: break  // Those of `ClusterLeaseKeeper`.
         }
     }
 
-    private func read() {
-        guard let connection else { return }
-        let (subject, stream) = (configuration.lease.subject, configuration.lease.name)
-        inBackground(leaseLoop) {
-            try connection.last(of: subject, in: stream, wait: Self.wait)
-        } then: { node, result in
-            switch result {
-            case .success(let message):
-                node.note(nil, about: "the lease")
-                // What cannot be read counts as a holder that this version does not know: it expires.
-                let lease = message.map { message in
-                    ClusterLease(message: message.bytes)
-                        ?? ClusterLease(
-                            epoch: 0, node: "?", identifier: "", incarnation: "", place: "", state: .serving,
-                            milliseconds: 120_000)
-                }
-                node.take(.read(lease, revision: message?.sequence ?? 0))
-            case .failure(let error):
-                node.note(error, about: "the lease")
-                node.take(.readFailed)
+    private func carryOut(_ action: ClusterShares.NodeAction) {
+        switch action {
+        case .writer(let member, let epoch):
+            writer = member?.incarnation
+            stand(behind: member?.node, at: member?.place)
+            guard let member else { return logger.notice("no relay writes the cluster's records") }
+            guard writer == own.incarnation else {
+                return logger.info("another relay writes the cluster's records", metadata: ["relay": "\(member.node)"])
             }
+            records?.assumeIsolated { $0.catchUp(epoch) }
+        case .end(let reason): end(.shares(reason))
         }
     }
 
-    private func write(_ lease: ClusterLease, over revision: UInt64) {
-        guard let connection else { return }
-        let (subject, stream) = (configuration.lease.subject, configuration.lease.name)
-        inBackground(leaseLoop) {
-            try connection.publish(lease.message, to: subject, of: stream, after: .last(revision), wait: Self.wait)
-        } then: { node, result in
-            switch result {
-            case .success(let revision):
-                node.note(nil, about: "the lease")
-                node.take(.written(revision: revision))
-            case .failure(let error as NATSError) where error.kind == .otherLast: node.take(.refused)
-            case .failure(let error):
-                node.note(error, about: "the lease")
-                node.take(.writeFailed)
-            }
-        }
+    private func stand(behind holder: String?, at place: String?) {
+        standingNow.withLock { $0 = Standing(serves: false, holder: holder, holderPlace: place) }
     }
 
-    private func standBy(_ lease: ClusterLease?) {
-        portWatch?.cancel()
-        portWatch = nil
-        standingNow.withLock { $0 = Standing(serves: false, holder: lease?.node, holderPlace: lease?.place) }
-        holder = lease?.incarnation
-        guard let lease else { return logger.notice("no node serves the cluster") }
+    /// All records are here, and the log knows that this node writes now.
+    private func serve() {
+        standingNow.withLock { $0 = Standing(serves: true, holder: own.node, holderPlace: own.place) }
         logger.notice(
-            "standing by",
-            metadata: ["serving": "\(lease.node)", "place": "\(lease.place)", "epoch": "\(lease.epoch)"])
-    }
-
-    private func watch(_ place: String, of epoch: UInt64) {
-        Task {
-            let address = await address(of: place)
-            guard !hasEnded, !standing.serves, standing.holderPlace == place else { return }
-            guard let address else {
-                return logger.warning(
-                    "the place of the node that serves has no address; its end is noticed only when its lease ends",
-                    metadata: ["place": "\(place)"])
-            }
-            portWatch?.cancel()
-            portWatch = PortWatch(address, on: loop) { [weak self] in
-                self?.assumeIsolated { $0.take(.portClosed(epoch: epoch)) }
-            }
-        }
-    }
-
-    private func address(of place: String) async -> SocketAddress? {
-        guard let place = RelayPlace(place) else { return nil }
-        return try? await SocketAddress.resolve(place.host, port: place.port).first
+            configuration.allServe ? "this node writes the cluster's records now" : "this node serves the cluster now",
+            metadata: ["cluster": "\(configuration.name)"])
+        records?.assumeIsolated { $0.write() }
     }
 
     // MARK: Reports

@@ -10,6 +10,11 @@ final class FrameCheck: ChannelInboundHandler {
     /// A frame that is none.
     struct Failure: Error {}
 
+    /// Whether the peer is a client.
+    private let isMasked: Bool
+
+    init(ofClient isMasked: Bool) { self.isMasked = isMasked }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
         switch frame.opcode {
@@ -17,8 +22,8 @@ final class FrameCheck: ChannelInboundHandler {
         // Section 5.2: an unknown opcode.
         default: return context.fireErrorCaught(Failure())
         }
-        // Section 5.1: a client masks. Section 5.2: reserved bits are for extensions, and there are none.
-        guard frame.maskKey != nil, !frame.rsv1, !frame.rsv2, !frame.rsv3 else {
+        // Section 5.1: a client masks, and a server does not. Section 5.2: reserved bits are for extensions, and there are none.
+        guard (frame.maskKey != nil) == isMasked, !frame.rsv1, !frame.rsv2, !frame.rsv3 else {
             return context.fireErrorCaught(Failure())
         }
         context.fireChannelRead(data)

@@ -32,6 +32,7 @@ struct WebChannel: ServerChildChannel {
     let certificate: CurrentCertificate
     let rules: WebRequest
     let worker: RelayWebWorker
+    let passages: WebPassages
     let limits: WebEndpointLimits
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
@@ -61,26 +62,34 @@ struct WebChannel: ServerChildChannel {
     }
 
     private var upgrader: NIOWebSocketServerUpgrader {
-        let (rules, worker, limits) = (rules, worker, limits)
+        let (rules, worker, passages, limits) = (rules, worker, passages, limits)
         return NIOWebSocketServerUpgrader(
             maxFrameSize: WebLinkLimits.messageBytes,
             shouldUpgrade: { channel, head in
-                let isLink = rules.judge(head) == .link
+                let isLink = if case .link = rules.judge(head) { true } else { false }
                 return channel.eventLoop.makeSucceededFuture(
                     isLink ? ["Sec-WebSocket-Protocol": WebLinkLimits.subprotocol] : nil)
             },
-            upgradePipelineHandler: { channel, _ in
+            upgradePipelineHandler: { channel, head in
                 channel.eventLoop.makeCompletedFuture {
-                    let pipeline = channel.pipeline.syncOperations
-                    try pipeline.addHandler(FrameCheck())
-                    try pipeline.addHandler(
-                        NIOWebSocketFrameAggregator(
-                            minNonFinalFragmentSize: 1, maxAccumulatedFrameCount: limits.framesPerMessage,
-                            maxAccumulatedFrameSize: WebLinkLimits.messageBytes))
-                    try pipeline.addHandler(
+                    try Self.addFrames(to: channel, ofClient: true, limits)
+                    if let target = WebLinkTarget(target: head.uri), let place = passages.place(for: target) {
+                        return try passages.add(to: channel, target, at: place)
+                    }
+                    try channel.pipeline.syncOperations.addHandler(
                         WebSocketHandler(worker, closingTime: TimeAmount(limits.closingTime)))
                 }
             })
+    }
+
+    /// Adds what checks the frames of a WebSocket, and puts their fragments together.
+    static func addFrames(to channel: any Channel, ofClient: Bool, _ limits: WebEndpointLimits) throws {
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(FrameCheck(ofClient: ofClient))
+        try pipeline.addHandler(
+            NIOWebSocketFrameAggregator(
+                minNonFinalFragmentSize: 1, maxAccumulatedFrameCount: limits.framesPerMessage,
+                maxAccumulatedFrameSize: WebLinkLimits.messageBytes))
     }
 
     func handle(value: Value, logger: Logger) async {

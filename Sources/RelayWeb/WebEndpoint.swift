@@ -6,6 +6,7 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 import RelayHTTP
+import RelayProtocol
 import RelayServer
 import ServiceLifecycle
 
@@ -19,6 +20,7 @@ public struct WebEndpoint: Service {
     private let group: MultiThreadedEventLoopGroup
     private let certificate: CurrentCertificate
     private let page: WebPage
+    private let passages: WebPassages
     private let logger: Logger
     private var onListening: @Sendable (UInt16) async -> Void = { _ in }
 
@@ -47,7 +49,11 @@ public struct WebEndpoint: Service {
         } catch {
             throw .relayKey("\(error)")
         }
+        passages = WebPassages(worker, configuration.limits, logger: logger)
     }
+
+    /// In a cluster whose relays all serve: where links go whose channel another relay serves, by the number of its share; nil: they stay.
+    public func setPlaces(_ places: [WebLinkAddress?]) { passages.set(places) }
 
     /// The same endpoint, whose `run` calls `handler` once with the port.
     public func listening(_ handler: @escaping @Sendable (UInt16) async -> Void) -> WebEndpoint {
@@ -99,7 +105,7 @@ public struct WebEndpoint: Service {
         let limits = configuration.limits
         let channel = WebChannel(
             certificate: certificate, rules: WebRequest(origins: configuration.origins, page: page), worker: worker,
-            limits: limits)
+            passages: passages, limits: limits)
         do {
             try await HTTPListener.serve(
                 channel, address: configuration.listenAddress, port: configuration.listenPort,

@@ -7,7 +7,7 @@ struct WebRequest {
     /// What becomes of it.
     enum Verdict: Equatable {
         /// It is a link: the connection becomes a WebSocket.
-        case link
+        case link(WebLinkTarget)
         /// A file of the page.
         case file(WebPage.File)
         /// It is refused, with a line that says why.
@@ -21,7 +21,7 @@ struct WebRequest {
 
     func judge(_ head: HTTPRequestHead) -> Verdict {
         let path = String(head.uri.prefix { $0 != "?" })
-        if path == WebLinkLimits.path { return judgeLink(head) }
+        if let target = WebLinkTarget(target: head.uri) { return judgeLink(head, target) }
         guard let file = page.file(at: path) else {
             return .refuse(.notFound, "there is nothing here; the page is at /")
         }
@@ -31,7 +31,7 @@ struct WebRequest {
         return .file(file)
     }
 
-    private func judgeLink(_ head: HTTPRequestHead) -> Verdict {
+    private func judgeLink(_ head: HTTPRequestHead, _ target: WebLinkTarget) -> Verdict {
         let upgrades =
             head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
             && head.headers[canonicalForm: "connection"].contains { $0.lowercased() == "upgrade" }
@@ -44,7 +44,7 @@ struct WebRequest {
         guard isAllowed(head.headers.first(name: "origin"), host: head.headers.first(name: "host")) else {
             return .refuse(.forbidden, "pages of this origin may not open a link; see 'origins' in [web]")
         }
-        return .link
+        return .link(target)
     }
 
     /// Programs name no origin. A browser names that of the page, which must be the relay's own or one that is allowed.

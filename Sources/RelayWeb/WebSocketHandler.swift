@@ -69,7 +69,7 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
             context.writeAndFlush(wrapOutboundOut(frame), promise: nil)
         case .connectionClose:
             var data = frame.unmaskedData
-            refuse(Self.answer(to: data.readWebSocketErrorCode()), "")
+            refuse(WebSocketErrorCode(answering: data.readWebSocketErrorCode()), "")
             // The server closes first (section 7.1.1), behind its answer.
             context.close(mode: .output, promise: nil)
         default: break
@@ -82,22 +82,8 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        switch error {
-        case NIOWebSocketError.invalidFrameLength, NIOWebSocketFrameAggregator.Error.tooManyFragments,
-            NIOWebSocketFrameAggregator.Error.accumulatedFrameSizeIsTooLarge:
-            refuse(.messageTooLarge, "")
-        case is NIOWebSocketError, is NIOWebSocketFrameAggregator.Error, is FrameCheck.Failure:
-            refuse(.protocolError, "")
-        default: context.close(promise: nil)
-        }
-    }
-
-    /// The same code goes back (RFC 6455, section 5.5.1), unless it is one that no frame may have (section 7.4).
-    private static func answer(to code: WebSocketErrorCode?) -> WebSocketErrorCode {
-        guard let code else { return .normalClosure }
-        let number = UInt16(webSocketErrorCode: code)
-        return [1_004, 1_005, 1_006, 1_015].contains(number) || !(1_000...4_999).contains(number)
-            ? .protocolError : code
+        guard let code = WebSocketErrorCode(error) else { return context.close(promise: nil) }
+        refuse(code, "")
     }
 
     /// Ends the membership at once, and the connection behind a Close frame.
@@ -112,17 +98,9 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
 
     var isWritable: Bool { !isClosing && context?.channel.isWritable == true }
 
-    /// RFC 6455, section 5.2: two bytes, and eight of length.
-    private static let headBytesMaximum = 10
-
     func write(_ message: [UInt8]) {
         guard let context, !isClosing else { return }
-        // The frame's head goes in front of the message, in the same buffer, so that both are one TLS record.
-        var buffer = context.channel.allocator.buffer(capacity: Self.headBytesMaximum + message.count)
-        buffer.moveWriterIndex(to: Self.headBytesMaximum)
-        buffer.writeBytes(message)
-        buffer.moveReaderIndex(to: Self.headBytesMaximum)
-        let frame = WebSocketFrame(fin: true, opcode: .binary, data: buffer)
+        let frame = WebSocketFrame.message(message, byteCount: message.count, context.channel.allocator)
         context.write(wrapOutboundOut(frame), promise: nil)
         hasWritten = true
     }
@@ -151,20 +129,11 @@ final class WebSocketHandler: ChannelInboundHandler, RelayWebSocket {
         close(WebSocketErrorCode(codeNumber: Int(code)), reason)
     }
 
-    /// RFC 6455, section 5.5: a control frame has at most 125 bytes.
-    private static let reasonBytesMaximum = 123
-
     private func close(_ code: WebSocketErrorCode, _ reason: String) {
         guard let context, !isClosing else { return }
         isClosing = true
-        var data = context.channel.allocator.buffer(capacity: 2 + Self.reasonBytesMaximum)
-        data.write(webSocketErrorCode: code)
-        var text = reason
-        while text.utf8.count > Self.reasonBytesMaximum { text.removeLast() }
-        data.writeString(text)
         let channel = context.channel
-        let written = context.writeAndFlush(
-            wrapOutboundOut(WebSocketFrame(fin: true, opcode: .connectionClose, data: data)))
+        let written = context.writeAndFlush(wrapOutboundOut(WebSocketFrame.close(code, reason, channel.allocator)))
         // The client closes when it has read it; who does not is cut off.
         written.whenFailure { _ in channel.close(promise: nil) }
         context.eventLoop.scheduleTask(in: closingTime) { channel.close(mode: .all, promise: nil) }

@@ -221,6 +221,9 @@ struct StatusCommand: ParsableCommand {
             Console.say(
                 "\(state) since \(durationText(.seconds(status.uptimeSeconds))); channels: \(status.channels), "
                     + "members on: \(status.members), connections: \(status.connections)")
+            if status.isPartial == true {
+                Console.complain("pttrelay: other relays of the cluster do not answer; what is on them is not counted")
+            }
             guard !status.talkers.isEmpty else { return Console.say("nobody talks") }
             let rows = [["CHANNEL", "TALKER", "MEMBER"]] + status.talkers.map { [$0.channelName, $0.name, $0.member] }
             for line in table(rows) { Console.say(line) }

@@ -86,6 +86,16 @@ extension AdministrationResponse {
         var members: Int
         /// Those who talk; the first ones if there are very many.
         var talkers: [Talker]
+        /// Whether other relays of its cluster have not said how many are on them; nil: there are none.
+        var isPartial: Bool?
+
+        /// Another relay of the cluster is so.
+        mutating func add(_ other: Status) {
+            connections += other.connections
+            channels += other.channels
+            members += other.members
+            talkers = Array((talkers + other.talkers).prefix(AdministrationLimits.talkersPerResponse))
+        }
     }
 
     struct Talker: Codable, Equatable {

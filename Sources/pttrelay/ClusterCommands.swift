@@ -89,13 +89,20 @@ struct ClusterCommand: ParsableCommand {
 
     /// What `status` prints.
     static func lines(_ status: ClusterAdministration.Status, of name: String, now: Int64) -> [String] {
+        let writer = status.shares.flatMap { table in table.nodes.first { $0.incarnation == table.writer?.incarnation }
+        }
         let serving =
-            switch status.lease {
-            case let lease? where lease.state != .released && status.allServe:
-                "all relays serve, and '\(lease.node)' at \(lease.place) writes the records (epoch \(lease.epoch))"
-            case let lease? where lease.state != .released:
+            if status.allServe {
+                if let writer {
+                    "all relays serve, and '\(writer.name)' at \(writer.place) writes the records "
+                        + "(epoch \(status.shares?.writer?.epoch ?? 0))"
+                } else {
+                    "all relays serve, and none writes the records"
+                }
+            } else if let lease = status.lease, lease.state != .released {
                 "'\(lease.node)' at \(lease.place) serves (epoch \(lease.epoch))"
-            default: status.allServe ? "all relays serve, and none writes the records" : "no relay serves"
+            } else {
+                "no relay serves"
             }
         let percent = status.logBytes * 100 / max(1, status.logBytesMaximum)
         var lines = [
@@ -110,8 +117,8 @@ struct ClusterCommand: ParsableCommand {
             if age > 15 {
                 about = "not heard of for \(age) s"
             } else if let table = status.shares {
-                let isWriter = node.node == status.lease?.node
-                about = "\(shares(of: node.node, in: table)), \(isWriter ? "writes the records" : records)"
+                about =
+                    "\(shares(of: node.node, in: table)), \(node.node == writer?.name ? "writes the records" : records)"
             } else {
                 about = node.node == status.lease?.node ? "serves" : "stands by, \(records)"
             }

@@ -7,6 +7,8 @@ enum ClusterRequest: Codable {
     case push(ClusterPush)
     case enrol(channel: String, token: [UInt8], member: [UInt8], name: String)
     case command(AdministrationRequest)
+    case presence(channels: [String], PresenceQuestion)
+    case status
 
     var isCommand: Bool { if case .command = self { true } else { false } }
 }
@@ -17,6 +19,8 @@ enum ClusterResponse: Codable {
     case member(priority: UInt8, isListenOnly: Bool, isRevoked: Bool)
     case refused(String)
     case command(AdministrationResponse)
+    case presence([String: ChannelPresence])
+    case status(AdministrationResponse.Status)
     case failed(ForwardedError)
 }
 

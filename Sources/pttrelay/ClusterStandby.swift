@@ -62,6 +62,8 @@ struct ClusterStandby {
         case .shares(.leaseLost):
             return "NATS has not answered for so long that other relays may serve what this one does; \(again)"
         case .shares(.tooMany): return "the cluster has \(ShareTable.nodesMaximum) relays, and takes no more"
+        case .fenced: return "another relay of the cluster writes the records now; \(again)"
+        case .records(let why): return "this relay cannot write the records of its cluster: \(why)"
         case .lease(let end): return words(end)
         }
     }

@@ -22,36 +22,41 @@ extension Registrar {
         let limit = min(limit ?? .max, AdministrationLimits.channelsPerResponse)
         // One more than are told: then there are more.
         let found = try store.channelSummaries(after: after, limit: limit + 1, now: clock())
-        var lines: [AdministrationResponse.ChannelLine] = []
-        for summary in found.prefix(limit) { lines.append(await line(summary)) }
+        let present = await presence(of: found.prefix(limit).map(\.channel.id), .count)
+        let lines = found.prefix(limit).map { line($0, present[$0.channel.id]) }
         return .channels(lines, next: found.count > limit ? lines.last?.name : nil)
     }
 
     func channel(_ reference: ChannelReference) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        var line = try await line(channel)
-        let now = await server?.statistics(of: channel.id)
-        line.talkers = now?.members.filter(\.isTalking).map {
-            .init(
-                channel: line.id, channelName: line.name, member: $0.id.description, name: $0.name.text)
-        }
+        let present = await presence(of: [channel.id], .count)[channel.id]
+        var line = try line(channel, present)
+        line.talkers = present?.talkers
         return .channel(line)
     }
 
     func line(_ channel: ChannelRecord) async throws -> AdministrationResponse.ChannelLine {
+        try line(channel, await presence(of: [channel.id], .count)[channel.id])
+    }
+
+    private func line(
+        _ channel: ChannelRecord, _ presence: ChannelPresence?
+    ) throws -> AdministrationResponse.ChannelLine {
         guard let summary = try store.channelSummary(of: channel.id, now: clock()) else {
             throw RelayStoreError.noChannel(channel.id)
         }
-        return await line(summary)
+        return line(summary, presence)
     }
 
-    private func line(_ summary: ChannelSummary) async -> AdministrationResponse.ChannelLine {
+    private func line(
+        _ summary: ChannelSummary, _ presence: ChannelPresence?
+    ) -> AdministrationResponse.ChannelLine {
         let channel = summary.channel
         let rules = floors.rules(of: channel)
         let retention = floors.retention(of: channel)
-        return await .init(
+        return .init(
             name: channel.name.text, id: channel.id.description, members: summary.members,
-            connected: server?.connectedMembers(of: channel.id)?.count, servedAt: part?.place(of: channel.id),
+            connected: presence?.count, servedAt: part?.place(of: channel.id),
             openInvitations: summary.openInvitations, isEndToEnd: channel.isEndToEnd,
             isServed: channel.isServed || channel.isAdded, isDeclared: channel.isDeclared,
             mode: ChannelSettings.Mode(rules.mode), hasQueue: rules.hasQueue, preemptionStep: rules.preemptionStep,

@@ -23,6 +23,8 @@ struct ClusterPart {
     let place: RelayPlace
     /// Ends the relay, whose records cannot be read: the others serve what it does not.
     let fail: @Sendable (any Error) -> Void
+    /// Is told where other relays take links over TLS for the shares that they serve.
+    let linkPlaces: @Sendable ([WebLinkAddress?]) -> Void
     /// Where the shares are.
     var places: [SharesStateMachine.Place] = []
 
@@ -31,7 +33,7 @@ struct ClusterPart {
         guard places.count == ChannelID.shareCount else { return nil }
         return switch places[channel.share()] {
         case .here: place.description
-        case .elsewhere(let place): place
+        case .elsewhere(let place, _): place
         case .nowhere: nil
         }
     }
@@ -143,7 +145,8 @@ extension Registrar {
         case .places(let places):
             self.part?.places = places
             await server.setPlaces(ChannelPlaces(shares: places.map { ChannelPlaces.Place($0) }))
-        case .read, .write, .watch, .askForPromises, .askForConsent, .released, .end: break
+            part.linkPlaces(places.map { if case .elsewhere(_, let web?) = $0 { WebLinkAddress(web) } else { nil } })
+        case .read, .write, .watch, .askForPromises, .askForConsent, .writer, .released, .end: break
         }
     }
 
@@ -269,6 +272,11 @@ extension Registrar {
         case .push(let push):
             guard let request = push.request, let server else { return .push(.shutDown) }
             return .push(ClusterPushVerdict(await server.push(request), at: .now))
+        case .presence(let channels, let question):
+            let found = await ownPresence(of: channels.compactMap { ChannelID($0) }, question)
+            return .presence(Dictionary(uniqueKeysWithValues: found.map { ($0.key.description, $0.value) }))
+        case .status:
+            do { return .status(try await ownStatus()) } catch { return .failed(ForwardedError(error)) }
         case .enrol where isFollowing, .command where isFollowing:
             return Self.failed("another relay writes the records now; try again")
         case .enrol(let channel, let token, let member, let name):
@@ -305,7 +313,7 @@ extension Registrar {
             case .failed(let error):
                 logger.error(
                     "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
-            case .command, .push: break
+            case .command, .push, .presence, .status: break
             }
         } catch {
             logger.error("a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
@@ -318,7 +326,7 @@ extension ChannelPlaces.Place {
     fileprivate init(_ place: SharesStateMachine.Place) {
         switch place {
         case .here: self = .here
-        case .elsewhere(let text): self = RelayPlace(text).map { .elsewhere($0) } ?? .nowhere
+        case .elsewhere(let text, _): self = RelayPlace(text).map { .elsewhere($0) } ?? .nowhere
         case .nowhere: self = .nowhere
         }
     }

@@ -1,6 +1,7 @@
 // What the operator's commands about members do.
 import Cryptography
 import Logging
+import RelayCluster
 import RelayProtocol
 import RelayServer
 import RelayStore
@@ -12,33 +13,43 @@ extension Registrar {
         let channel = try record(reference)
         let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
         let limit = min(limit ?? .max, AdministrationLimits.membersPerResponse)
-        let connected = await server?.connectedMembers(of: channel.id)
         let found = try store.members(of: channel.id, after: start, limit: limit + 1)
-        let lines = found.prefix(limit).map { $0.line(connected) }
+        let present = await presence(of: found.prefix(limit), on: channel)
+        let lines = found.prefix(limit).map { $0.line(present) }
         return .members(lines, next: found.count > limit ? lines.last?.id : nil)
     }
 
     func member(_ reference: ChannelReference, _ text: String) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let connected = await server?.connectedMembers(of: channel.id)
-        return .member(try meant(text, of: channel, connected).line(connected))
+        return .member(try await meant(text, of: channel).line)
     }
 
+    /// The member that an operator means, and what is told of it.
     private func meant(
-        _ text: String, of channel: ChannelRecord, _ connected: [MemberID: DisplayName]?, tag: String? = nil
-    ) throws -> MemberRecord {
-        let member = try store.member(text, of: channel.id, connected: connected ?? [:])
-        if let tag, member.line(connected).tag != tag { throw RelayStoreError.changedSince("the member '\(text)'") }
-        return member
+        _ text: String, of channel: ChannelRecord, tag: String? = nil
+    ) async throws -> (member: MemberRecord, line: AdministrationResponse.MemberLine) {
+        let called = await presence(of: [channel.id], .meant(text))[channel.id]
+        let member = try store.member(text, of: channel.id, connected: called?.members ?? [:])
+        let line = await line(member, of: channel)
+        if let tag, line.tag != tag { throw RelayStoreError.changedSince("the member '\(text)'") }
+        return (member, line)
+    }
+
+    private func line(
+        _ member: MemberRecord, of channel: ChannelRecord
+    ) async -> AdministrationResponse.MemberLine { member.line(await presence(of: [member], on: channel)) }
+
+    private func presence(
+        of members: some Sequence<MemberRecord>, on channel: ChannelRecord
+    ) async -> ChannelPresence? {
+        await presence(of: [channel.id], .members(members.map(\.id.description)))[channel.id]
     }
 
     func revoke(
         _ reference: ChannelReference, _ text: String, keepingInvitation: Bool, _ tag: String?
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let connected = await server?.connectedMembers(of: channel.id)
-        let member = try meant(text, of: channel, connected, tag: tag)
-        let line = member.line(connected)
+        let (member, line) = try await meant(text, of: channel, tag: tag)
         let outcome: Revocation
         do throws(RelayStoreError) {
             outcome = try store.revoke(
@@ -100,10 +111,9 @@ extension Registrar {
         _ reference: ChannelReference, _ text: String, _ change: MemberChange, _ tag: String?
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let connected = await server?.connectedMembers(of: channel.id)
-        let member = try meant(text, of: channel, connected, tag: tag)
+        let member = try await meant(text, of: channel, tag: tag).member
         guard member.revokedAt == nil else { throw RelayStoreError.memberRemoved(text) }
-        return .member(try await readmit(member, to: channel, change).line(connected))
+        return .member(await line(try await readmit(member, to: channel, change), of: channel))
     }
 
     /// Lets a member that was removed come again, or changes what one may do.
@@ -111,9 +121,8 @@ extension Registrar {
         _ reference: ChannelReference, _ text: String, _ change: MemberChange
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let connected = await server?.connectedMembers(of: channel.id)
-        let member = try meant(text, of: channel, connected)
-        return .member(try await readmit(member, to: channel, change).line(connected))
+        let member = try await meant(text, of: channel).member
+        return .member(await line(try await readmit(member, to: channel, change), of: channel))
     }
 
     private func readmit(
@@ -132,7 +141,26 @@ extension Registrar {
 
     // MARK: Status
 
+    /// How the relay is; in a cluster whose relays all serve, with what is on all of them.
     func status() async throws -> AdministrationResponse {
+        var status = try await ownStatus()
+        if let part {
+            let (answers, isAll) = await part.node.askOthers(ClusterRequest.status.bytes)
+            var isUnderstood = true
+            for answer in answers {
+                guard case .status(let other)? = ClusterResponse(bytes: answer) else {
+                    isUnderstood = false
+                    continue
+                }
+                status.add(other)
+            }
+            status.isPartial = !isAll || !isUnderstood
+        }
+        return .status(status)
+    }
+
+    /// How this relay is.
+    func ownStatus() async throws -> AdministrationResponse.Status {
         guard let server, let statistics = await server.statistics else {
             throw RelayStateError(description: "no relay runs; start it: pttrelay run", mayPass: true)
         }
@@ -145,13 +173,12 @@ extension Registrar {
                         member: member.id.description, name: member.name.text))
             }
         }
-        return .status(
-            .init(
-                isServing: await server.isServing, isDraining: statistics.isDraining,
-                uptimeSeconds: statistics.uptime.components.seconds, connections: statistics.connections,
-                channels: statistics.channels.count,
-                members: statistics.channels.reduce(0) { $0 + $1.members.count },
-                talkers: Array(talkers.prefix(AdministrationLimits.talkersPerResponse))))
+        return .init(
+            isServing: await server.isServing, isDraining: statistics.isDraining,
+            uptimeSeconds: statistics.uptime.components.seconds, connections: statistics.connections,
+            channels: statistics.channels.count,
+            members: statistics.channels.reduce(0) { $0 + $1.members.count },
+            talkers: Array(talkers.prefix(AdministrationLimits.talkersPerResponse)))
     }
 }
 
@@ -161,10 +188,11 @@ extension MemberRecord {
         RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: revokedAt != nil)
     }
 
-    fileprivate func line(_ connected: [MemberID: DisplayName]?) -> AdministrationResponse.MemberLine {
+    /// - Parameter presence: Who is on the channel, this member among those asked for; nil: nobody knows.
+    fileprivate func line(_ presence: ChannelPresence?) -> AdministrationResponse.MemberLine {
         .init(
-            id: id.description, name: name.text, nameNow: connected?[id]?.text,
-            isConnected: connected.map { $0[id] != nil }, invitation: invitation,
+            id: id.description, name: name.text, nameNow: presence?.names[id.description],
+            isConnected: presence.map { $0.names[id.description] != nil }, invitation: invitation,
             priority: priority, isListenOnly: isListenOnly, enrolledAt: enrolledAt, revokedAt: revokedAt)
     }
 }

@@ -23,8 +23,6 @@ struct RelayService: Service {
     let ending: CurrentShutdownSettings
     /// The node of a cluster that the relay is; nil: it is alone.
     var node: ClusterNode?
-    /// Where all relays of the cluster serve, this one's part.
-    var shares: ClusterShares?
 
     func run() async {
         await withGracefulShutdownHandler {
@@ -34,9 +32,7 @@ struct RelayService: Service {
             let ending = ending.get()
             Task {
                 // The next node serves before members are sent there.
-                async let released = node?.release()
-                await shares?.release()
-                let next = await released.flatMap { RelayPlace($0) }
+                let next = await node?.release().flatMap { RelayPlace($0) }
                 await server.drain(for: ending.drainTime, to: next ?? ending.successor)
             }
         }

@@ -1,6 +1,7 @@
 // pttrelay.toml: its settings and their defaults.
 import Glibc
 import Logs
+import RelayCluster
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -124,6 +125,9 @@ struct RelaySettings {
         result.web = root.table("web").map(WebSettings.read)
         result.api = root.table("api").map(APISettings.read)
         result.cluster = root.table("cluster").map(ClusterSettings.read)
+        if let place = result.cluster.flatMap({ RelayPlace($0.configuration.place) }) {
+            result.cluster?.configuration.web = result.web?.address(at: place.host)?.description
+        }
         result.operatorListen = root.table("operator").map {
             ($0.optional("listen", listenAddress) ?? nil) ?? standardOperatorListen
         }

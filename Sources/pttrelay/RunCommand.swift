@@ -113,7 +113,7 @@ struct RunCommand: ParsableCommand {
             },
             web: web.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
-            relay: RelayService(server: parts.server, ending: ending, node: parts.node, shares: parts.shares))
+            relay: RelayService(server: parts.server, ending: ending, node: parts.node))
         let group = ServiceGroup(
             configuration: .init(
                 services: services.all,
@@ -250,10 +250,12 @@ struct RunCommand: ParsableCommand {
         if let shares, let node, let cluster = settings.cluster {
             let place = RelayPlace(cluster.configuration.place)
             guard let place else { throw RelayStateError(description: "'place' in [cluster] is no place") }
-            let part = ClusterPart(node: node, shares: shares, place: place) { error in
-                ServiceConsole.complain("pttrelay: \(error)")
-                ServiceEnd.now(EXIT_FAILURE)
-            }
+            let part = ClusterPart(
+                node: node, shares: shares, place: place,
+                fail: { error in
+                    ServiceConsole.complain("pttrelay: \(error)")
+                    ServiceEnd.now(EXIT_FAILURE)
+                }, linkPlaces: { web?.setPlaces($0) })
             await registrar.join(part, server, host: host, port: port)
         } else {
             try await registrar.started(

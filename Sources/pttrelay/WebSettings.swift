@@ -40,6 +40,12 @@ struct WebSettings {
     /// Where clients reach it when it listens on `port`.
     func place(port: UInt16) -> WebPlace? { place ?? WebPlace(port: port) }
 
+    /// Where other relays of a cluster reach it, if they reach this one at `host`; nil: they do not.
+    func address(at host: String) -> WebLinkAddress? {
+        guard !listen.isLoopback, listen.port > 0 else { return nil }
+        return RelayPlace(host: host, port: listen.port).map { WebLinkAddress($0, hasTLS: hasTLS) }
+    }
+
     private static var place: SettingType<WebPlace?> {
         SettingType<String>.string(lengthMax: WebPlace.byteCountMaximum).map(placeholder: nil) {
             text throws(SettingRefusal) in

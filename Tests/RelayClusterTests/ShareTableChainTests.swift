@@ -8,7 +8,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(2))) struct ShareTableChainTests {
     private func table(_ name: String) -> ShareTable {
         var table = ShareTable()
-        table.nodes = [ShareTable.Node(name: name, identifier: name, incarnation: name, place: "h:1")]
+        table.nodes = [ShareTable.Node(ClusterMember(node: name, identifier: name, incarnation: name, place: "h:1"))]
         return table
     }
 

@@ -35,6 +35,9 @@ private struct SharesWorld {
         var pausedShares: Set<Int> = []
         var watched: [String: String] = [:]
         var endsAt: Instant?
+        /// The relay that writes the records, as far as this one knows.
+        var writer: String?
+        var isReleasing = false
     }
 
     struct Pending {
@@ -72,6 +75,8 @@ private struct SharesWorld {
     var table: ShareTable?
     var revision: UInt64 = 0
     var isLeaderless = Instant.zero
+    /// Of the relay that has begun to write the records last.
+    var writerEpoch: UInt64 = 0
     var bursts = 0
     var moves = 0
     var problem: String?
@@ -155,6 +160,7 @@ private struct SharesWorld {
         case .askForPromises(let others): ask(.promise, others, number)
         case .askForConsent(let relay, let others): ask(.consent(to: relay), others, number)
         case .places: break
+        case .writer(let member, let epoch): writes(member?.incarnation, in: epoch, number)
         case .released: nodes[number].endsAt = now + .seconds(10)
         case .end(let reason):
             switch reason {
@@ -164,6 +170,17 @@ private struct SharesWorld {
             }
             stop(number)
         }
+    }
+
+    private mutating func writes(_ writer: String?, in epoch: UInt64, _ number: Int) {
+        let own = nodes[number].member.incarnation
+        if writer == own {
+            if epoch <= writerEpoch { problem = "\(own) writes the records in epoch \(epoch), after \(writerEpoch)" }
+            writerEpoch = epoch
+        } else if nodes[number].writer == own, !nodes[number].isReleasing {
+            problem = "\(own) writes the records no more, and goes on"
+        }
+        nodes[number].writer = writer
     }
 
     private mutating func ask(_ what: ShareVotes.Question, _ others: [String], _ number: Int) {
@@ -215,6 +232,7 @@ private struct SharesWorld {
     private mutating func stop(_ number: Int) {
         let incarnation = nodes[number].member.incarnation
         (nodes[number].isRunning, nodes[number].places, nodes[number].endsAt) = (false, [:], nil)
+        (nodes[number].writer, nodes[number].isReleasing) = (nil, false)
         (nodes[number].held, nodes[number].pausedShares) = ([], [])
         for other in nodes.indices where nodes[other].isRunning && nodes[other].watched[incarnation] != nil {
             answer(other, .portClosed(incarnation: incarnation), after: milliseconds(1...500))
@@ -241,7 +259,11 @@ private struct SharesWorld {
         case 1: isLeaderless = now + milliseconds(100...9_000)
         case 2 where isAwake: nodes[number].frozenUntil = now + milliseconds(100...35_000)
         case 3 where isAwake: stop(number)
-        case 4, 5: if isAwake { feed(number, .release) }
+        case 4, 5:
+            if isAwake {
+                nodes[number].isReleasing = true
+                feed(number, .release)
+            }
         case 9: nodes[number].hasNoTableUntil = now + milliseconds(100...25_000)
         case 6, 7, 8: if !nodes[number].isRunning { start(number) }
         default: break
@@ -327,6 +349,10 @@ private struct SharesWorld {
                 remains.append("nobody can talk on \(channel)")
             }
         }
+        let writers = Set(nodes.map(\.writer))
+        if writers.count != 1 || !nodes.contains(where: { $0.isRunning && $0.member.incarnation == writers.first }) {
+            remains.append("not one relay writes the records: \(writers)")
+        }
         let counts = nodes.map(\.machine.shares.count)
         if let most = counts.max(), let least = counts.min(), most - least > 2 { remains.append("unequal: \(counts)") }
         return remains
@@ -366,8 +392,15 @@ private struct SharesWorld {
     @Test func `a relay that is frozen is removed early, and ends when it wakes`() {
         var world = settled()
         let began = world.now
-        world.nodes[0].frozenUntil = began + .seconds(60)
-        func isTakenOver() -> Bool { world.nodes[1].machine.shares.count + world.nodes[2].machine.shares.count == 8 }
+        let writer = world.nodes[0].writer
+        let frozen = world.nodes.firstIndex { $0.member.incarnation == writer } ?? 0
+        world.nodes[frozen].frozenUntil = began + .seconds(60)
+        let others = [0, 1, 2].filter { $0 != frozen }
+        func isTakenOver() -> Bool {
+            let (one, other) = (world.nodes[others[0]], world.nodes[others[1]])
+            return one.machine.shares.count + other.machine.shares.count == 8 && one.writer == other.writer
+                && one.writer != writer
+        }
         while !isTakenOver(), world.now < began + .seconds(30) { world.step(disturbs: false) }
         #expect(world.now - began > .seconds(6) && world.now - began < .seconds(12), "\(world.now - began)")
         while world.now < began + .seconds(61) { world.step(disturbs: false) }

@@ -153,4 +153,34 @@ import Testing
             try InvitationLink(plain + "&web=nowhere")
         }
     }
+
+    @Test func `what a request asks for is read as it was written, and nothing else`() {
+        for share in [nil, 0, 63] as [Int?] {
+            for isPassedOn in [false, share != nil] {
+                var target = WebLinkTarget(share: share)
+                target.isPassedOn = isPassedOn
+                #expect(WebLinkTarget(target: target.text) == target, "\(target.text)")
+            }
+        }
+        #expect(WebLinkTarget(share: 7).text == "/pttd/1?share=7")
+        for text in [
+            "/pttd/1?", "/pttd/1?share=64", "/pttd/1?share=-1", "/pttd/1?share=x", "/pttd/1?share", "/pttd/1?a=1&&",
+        ] {
+            #expect(WebLinkTarget(target: text) == WebLinkTarget(share: nil), "\(text)")
+        }
+        for text in ["", "/", "/pttd/10", "/pttd/1/?share=7", "pttd/1", "?share=7"] {
+            #expect(WebLinkTarget(target: text) == nil, "\(text)")
+        }
+    }
+
+    @Test func `the address of an endpoint is read as it was written`() throws {
+        for text in ["wss://relay.example:443", "ws://192.0.2.1:8080", "wss://[2001:db8::1]:443"] {
+            #expect(try #require(WebLinkAddress(text)).description == text)
+        }
+        for text in [
+            "", "relay.example:443", "https://relay.example:443", "wss://relay.example", "wss://:443", "ws://a:0",
+        ] {
+            #expect(WebLinkAddress(text) == nil, "\(text)")
+        }
+    }
 }

@@ -35,8 +35,13 @@ import Vocabulary
         try #require(document[name], "\(name) is not in the document")
     }
 
+    @Test func `the channel is in the share of the document`() throws {
+        let channel = try #require(ChannelID("0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0f"))
+        #expect(try value("channel_share") == [UInt8(channel.share())])
+    }
+
     @Test func `the document has the example's values`() {
-        #expect(document.count == 74, "\(document.keys.sorted())")
+        #expect(document.count == 75, "\(document.keys.sorted())")
     }
 
     @Test func `the example's client messages are what this module sends`() throws {

@@ -1,6 +1,7 @@
 // What the web endpoint answers, and the files that it has.
 import Foundation
 import NIOHTTP1
+import RelayProtocol
 import Testing
 
 @testable import RelayWeb
@@ -39,8 +40,10 @@ import Testing
     }
 
     @Test func `a link needs its subprotocol and an upgrade`() {
-        #expect(judge("/pttd/1", upgrade: "websocket") == .link)
-        #expect(judge("/pttd/1", upgrade: "WebSocket", subprotocol: "other, pttd.1") == .link)
+        #expect(judge("/pttd/1", upgrade: "websocket") == .link(WebLinkTarget(share: nil)))
+        #expect(judge("/pttd/1?share=63", upgrade: "websocket") == .link(WebLinkTarget(share: 63)))
+        #expect(
+            judge("/pttd/1", upgrade: "WebSocket", subprotocol: "other, pttd.1") == .link(WebLinkTarget(share: nil)))
         #expect(status(judge("/pttd/1", upgrade: "websocket", subprotocol: nil)) == 400)
         #expect(status(judge("/pttd/1", upgrade: "websocket", subprotocol: "pttd.2")) == 400)
         #expect(status(judge("/pttd/1")) == 426)
@@ -49,7 +52,8 @@ import Testing
 
     @Test func `pages of other origins open no link unless they are allowed`() {
         for origin in ["https://relay.example:8443", "http://relay.example:8443", "https://console.example"] {
-            #expect(judge("/pttd/1", upgrade: "websocket", origin: origin) == .link, "\(origin)")
+            #expect(
+                judge("/pttd/1", upgrade: "websocket", origin: origin) == .link(WebLinkTarget(share: nil)), "\(origin)")
         }
         for origin in [
             "https://relay.example", "https://evil.example", "null", "", "https://relay.example:8443.evil.example",

@@ -9,6 +9,7 @@ import RelayHTTP
 import RelayProtocol
 import RelayServer
 import RelayStore
+import RelayWeb
 import Synchronization
 import TestSupport
 import Testing
@@ -27,16 +28,17 @@ import Vocabulary
     /// One relay of the cluster.
     private final class Relay: Sendable {
         let folder: StateFolder
+        let host: String
         let port: UInt16
+        private let links: Task<Void, any Error>
         let server: RelayServer
         let registrar: Registrar
         let node: ClusterNode
         let pin: PublicKeyPin
         let end: End
 
-        init(_ folder: StateFolder, _ configuration: ClusterConfiguration, port: UInt16) async throws {
-            self.folder = folder
-            self.port = port
+        init(_ folder: StateFolder, _ configuration: ClusterConfiguration, host: String, port: UInt16) async throws {
+            (self.folder, self.host, self.port) = (folder, host, port)
             let state = try RelayState.openNode(folder.path, logger: quiet("state"))
             pin = state.identity.pin
             let registrar = try Registrar(state: state, logger: quiet("members"))
@@ -45,6 +47,14 @@ import Vocabulary
             (timers.balance, timers.sharesAtOnce, timers.poll) = (.milliseconds(20), 8, .milliseconds(50))
             let end = End()
             self.end = end
+            let address = try #require(configuration.web.flatMap { WebLinkAddress($0) })
+            let certificate = try Identity(generating: "relay.example")
+            let web = try WebEndpoint(
+                configuration: WebEndpointConfiguration(
+                    listenAddress: host, listenPort: address.place.port,
+                    certificate: (certificate.certificatePEM, certificate.pem)), identity: state.identity,
+                logger: quiet("web"))
+            links = Task { try await web.run() }
             node = try ClusterNode(
                 configuration, store: state.store, relay: try ClusterIdentity(state.identity), version: "1",
                 sharesTimers: timers, logger: quiet("cluster"),
@@ -53,20 +63,31 @@ import Vocabulary
                 throw RelayStateError(description: "one relay serves")
             }
             var server = RelayServerConfiguration(
-                listenAddress: "127.0.0.1", listenPort: port, identity: state.identity, channels: [],
+                listenAddress: host, listenPort: port, identity: state.identity, channels: [],
                 transportKeys: try .shared(by: state.identity, at: 0))
             server.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
             server.roster = RelayRoster(memberships: [:])
             server.acceptsPushes = true
             server.limits.pushGraceTime = .zero
+            server.web = web.worker
             server.enrol = { registrar.enrol($0, $1) }
             self.server = try RelayServer(configuration: server, logger: quiet("relay"))
             await registrar.connect(self.server)
             try await self.server.start()
             let place = try #require(RelayPlace(configuration.place))
             await registrar.join(
-                ClusterPart(node: node, shares: shares, place: place) { Issue.record($0) }, self.server,
-                host: "127.0.0.1", port: port)
+                ClusterPart(
+                    node: node, shares: shares, place: place, fail: { Issue.record($0) },
+                    linkPlaces: { web.setPlaces($0) }), self.server, host: host, port: port)
+        }
+
+        var place: String { "\(host):\(port)" }
+
+        func stop() async {
+            end.expect()
+            await server.stop()
+            links.cancel()
+            await registrar.disconnect()
         }
 
         var owned: Set<Int> { get async { await registrar.part?.owned ?? [] } }
@@ -88,15 +109,19 @@ import Vocabulary
     private struct Cluster {
         let nats: NATSServer
         let relays: [Relay]
+        /// Where both take links over TLS.
+        let webPort: UInt16
 
         init() async throws {
             nats = try NATSServer()
             var relays: [Relay] = []
-            for name in ["a", "b"] {
+            webPort = try freePort()
+            for (name, host) in [("a", "127.0.0.1"), ("b", "127.0.0.2")] {
                 let (folder, port) = (try StateFolder(), try freePort())
-                let configuration = ClusterConfiguration(
+                var configuration = ClusterConfiguration(
                     name: "test", node: name, nats: NATSOptions(servers: [nats.url], name: name),
-                    place: "127.0.0.1:\(port)", replicas: 1, logBytesMaximum: 16 << 20)
+                    place: "\(host):\(port)", replicas: 1, logBytesMaximum: 16 << 20)
+                configuration.web = "wss://\(host):\(webPort)"
                 if let first = relays.first {
                     #expect(system("cp \(first.folder.path)/identity.pem \(folder.path)/") == 0)
                 } else {
@@ -108,7 +133,7 @@ import Vocabulary
                     _ = try ClusterAdministration(configuration).importRecords(
                         of: state.store, as: try ClusterIdentity(state.identity), allServe: true)
                 }
-                relays.append(try await Relay(folder, configuration, port: port))
+                relays.append(try await Relay(folder, configuration, host: host, port: port))
             }
             self.relays = relays
             try await eventually("both serve as many shares") {
@@ -119,7 +144,7 @@ import Vocabulary
 
         /// The name of a channel that this relay serves.
         func channel(at relay: Relay) async throws -> String {
-            for number in 0..<16 where try await relay.channel("Post \(number)").connected != nil {
+            for number in 0..<16 where try await relay.channel("Post \(number)").servedAt == relay.place {
                 return "Post \(number)"
             }
             throw RelayStateError(description: "it serves none of 16 channels")
@@ -127,11 +152,7 @@ import Vocabulary
 
         /// Afterwards there is no nats-server, and nodes end.
         func stop() async {
-            for relay in relays {
-                relay.end.expect()
-                await relay.server.stop()
-                await relay.registrar.disconnect()
-            }
+            for relay in relays { await relay.stop() }
         }
     }
 
@@ -150,21 +171,21 @@ import Vocabulary
             // The link is of the relay that writes the records. Here it names the one that does not serve the channel.
             let made = try await relay.link(to: name)
             let link = try InvitationLink(
-                host: "127.0.0.1", port: other.port, channelName: made.channelName, channel: made.channel,
+                host: other.host, port: other.port, channelName: made.channelName, channel: made.channel,
                 token: made.token, pin: made.pin)
             let device = try await Device("Ada", link)
             try await device.isReady()
             let served = try await relay.channel(name)
-            #expect(served.connected == 1 && served.servedAt == "127.0.0.1:\(relay.port)")
+            #expect(served.connected == 1 && served.servedAt == relay.place)
             let seen = try await other.channel(name)
-            #expect(seen.connected == nil && seen.servedAt == "127.0.0.1:\(relay.port)")
+            #expect(seen.connected == 1 && seen.servedAt == relay.place, "the other relay asks it")
             try await Self.eventually("both relays have the member") {
                 let members = try await (relay.channel(name).members, other.channel(name).members)
                 return members == (1, 1)
             }
             // A link whose secret opens nothing is refused for good, whoever is asked.
             let wrong = try InvitationLink(
-                host: "127.0.0.1", port: relay.port, channelName: link.channelName, channel: link.channel,
+                host: relay.host, port: relay.port, channelName: link.channelName, channel: link.channel,
                 token: InvitationToken(), pin: relay.pin)
             #expect(try await Device("Eve", wrong).refusal().contains("invitation"))
             let removed = try await other.registrar.perform(
@@ -174,6 +195,37 @@ import Vocabulary
                 continue
             }
             #expect(try await device.refusal().contains("removed"))
+        }
+        await cluster.stop()
+    }
+
+    @Test func `a link over TLS leads to the relay that serves the channel, by either way`() async throws {
+        let cluster = try await Cluster()
+        for (relay, other) in [(cluster.relays[0], cluster.relays[1]), (cluster.relays[1], cluster.relays[0])] {
+            let name = try await cluster.channel(at: relay)
+            var link = try await relay.link(to: name)
+            (link.host, link.port) = (other.host, other.port)
+            // A place without a host is at the relay that the client is sent to.
+            link.web = WebPlace("\(cluster.webPort)")
+            let follows = try await Device("Ada", link, overTLS: true)
+            try await follows.isReady()
+            #expect(try await relay.channel(name).connected == 1)
+            // One with a host is where it is: the relay there passes the link on.
+            link.web = WebPlace("\(other.host):\(cluster.webPort)")
+            let stays = try await Device("Bob", link, overTLS: true)
+            try await stays.isReady()
+            #expect(try await relay.channel(name).connected == 2)
+            #expect(await relay.registrar.ownPresence(of: [link.channel], .count)[link.channel]?.count == 2)
+            // When its relay goes, the other one serves the channel.
+            if relay.host == cluster.relays[1].host {
+                relay.end.expect()
+                _ = await relay.node.release()
+                await relay.stop()
+                try await Self.eventually("both are back") {
+                    (stays.readyCount, follows.readyCount) == (2, 2)
+                }
+                #expect(try await other.channel(name).connected == 2)
+            }
         }
         await cluster.stop()
     }
@@ -192,7 +244,7 @@ import Vocabulary
             try await Self.eventually("one of both serves it") {
                 guard let line = try? await other.channel("New \(number)") else { return false }
                 let own = try await relay.channel("New \(number)")
-                return (line.connected == nil) != (own.connected == nil)
+                return line.connected == 0 && own.connected == 0 && line.servedAt == own.servedAt
             }
             _ = try await other.registrar.perform(
                 .changeChannel(.named("New \(number)"), ChannelChange(name: "Other \(number)")))

@@ -77,18 +77,20 @@ import Testing
         status.lease?.state = .released
         #expect(ClusterCommand.lines(status, of: "relay", now: 100).first == "cluster 'relay': no relay serves")
         // All serve, and of the shares two relays have some.
-        status.lease?.state = .serving
-        status.allServe = true
+        (status.lease, status.allServe) = (nil, true)
         var table = ShareTable()
         table.nodes = [("a", "1"), ("b", "2")].map { name, incarnation in
-            ShareTable.Node(name: name, identifier: name, incarnation: incarnation, place: "\(name):1")
+            ShareTable.Node(ClusterMember(node: name, identifier: name, incarnation: incarnation, place: "\(name):1"))
         }
         for share in 0..<24 { table.shares[share].owner = "1" }
         table.shares[24].owner = "2"
+        for index in table.nodes.indices { table.nodes[index].isReady = true }
+        // It stays so, whoever writes the table next.
+        for next in ["1", "2"] { table.assignWriter(preferring: next) }
         status.shares = table
         #expect(
             ClusterCommand.lines(status, of: "relay", now: 100).filter { !$0.hasPrefix("the log") } == [
-                "cluster 'relay': all relays serve, and 'a' at a:1 writes the records (epoch 4)",
+                "cluster 'relay': all relays serve, and 'a' at a:1 writes the records (epoch 1)",
                 "a at a:1: serves 24 of 64 shares of the channels, writes the records (version 1)",
                 "b at b:1: serves 1 of 64 shares of the channels, has all records (version 1)",
                 "c at c:1: serves 0 of 64 shares of the channels, lacks 2 records (version 1)",

@@ -10,6 +10,7 @@ import RelayServer
 import RelayStore
 import Synchronization
 import Testing
+import WebSocketClient
 
 @testable import pttrelay
 
@@ -135,13 +136,14 @@ final class Device: Sendable {
     let id: MemberID
     private let states = Mutex<[RelayLinkState]>([])
 
-    init(_ name: String, _ link: InvitationLink, identity: Identity? = nil) async throws {
+    init(_ name: String, _ link: InvitationLink, identity: Identity? = nil, overTLS: Bool = false) async throws {
         let identity = try identity ?? Identity(generating: name)
         id = MemberID(identity.pin)
         loop = try EventLoop(name: name)
         client = RelayClient(
             invitation: link, identity: identity, displayName: DisplayName(name)!, resumption: ResumptionMemory(),
-            openWebSocket: nil, loop: loop, logger: quiet(name))
+            network: RelayNetwork(transport: overTLS ? .tls : .automatic),
+            openWebSocket: overTLS ? WebSocketConnection.opener : nil, loop: loop, logger: quiet(name))
         await client.setEventHandler { [weak self] event in
             if case .state(let state) = event { self?.states.withLock { $0.append(state) } }
         }

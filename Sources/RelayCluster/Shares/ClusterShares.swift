@@ -14,13 +14,21 @@ public actor ClusterShares {
     /// The loop that this actor lives on: its node's.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
+    /// What the node itself has to do.
+    enum NodeAction: Sendable {
+        /// See `SharesStateMachine.Action.writer`.
+        case writer(ClusterMember?, epoch: UInt64)
+        /// See `SharesStateMachine.Action.end`.
+        case end(SharesStateMachine.End)
+    }
+
     /// What the relay is to do about its shares, in this order; what concerns the table and the other relays is not among it.
     public nonisolated let orders: AsyncStream<SharesStateMachine.Action>
     private let give: AsyncStream<SharesStateMachine.Action>.Continuation
     private let stream: ShareTableStream
     private let calls: ClusterCalls
     private let logger: Logger
-    private let onEnd: @Sendable (SharesStateMachine.End) -> Void
+    private let tellNode: @Sendable (NodeAction) -> Void
     private var machine: SharesStateMachine
     private var timer: EventLoop.Timer?
     private var watches: [String: PortWatch] = [:]
@@ -36,14 +44,14 @@ public actor ClusterShares {
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
         _ calls: ClusterCalls, timers: SharesStateMachine.Timers, on loop: EventLoop, logger: Logger,
-        onEnd: @escaping @Sendable (SharesStateMachine.End) -> Void
+        tellNode: @escaping @Sendable (NodeAction) -> Void
     ) throws {
         self.calls = calls
         stream = ShareTableStream(connection, configuration.shares)
         self.loop = loop
         self.logger = logger
         problems = ClusterProblems(logger: logger)
-        self.onEnd = onEnd
+        self.tellNode = tellNode
         machine = SharesStateMachine(own, timers: timers)
         tableLoop = try EventLoop(name: "cluster-share", mayWait: true)
         (orders, give) = AsyncStream.makeStream()
@@ -99,7 +107,8 @@ public actor ClusterShares {
             hasReleased = true
             untilReleased?.resume()
             untilReleased = nil
-        case .end(let end): onEnd(end)
+        case .writer(let member, let epoch): tellNode(.writer(member, epoch: epoch))
+        case .end(let end): tellNode(.end(end))
         case .take, .unhold, .pause, .resume, .move, .places: give.yield(action)
         }
     }
@@ -145,8 +154,17 @@ public actor ClusterShares {
         let sent = Instant.now
         for other in others {
             Task {
-                let answer = try? await calls.ask([Self.questionTag] + question.message, of: other, wait: Self.wait)
-                guard answer == Self.granted else { return }
+                let answer: [UInt8]
+                do {
+                    answer = try await calls.ask([Self.questionTag] + question.message, of: other, wait: Self.wait)
+                } catch {
+                    logger.debug("no vote", metadata: ["of": "\(other)", "about": "\(question)", "why": "\(error)"])
+                    return
+                }
+                guard answer == Self.granted else {
+                    logger.debug("a vote was refused", metadata: ["by": "\(other)", "about": "\(question)"])
+                    return
+                }
                 switch question {
                 case .promise: take(.promised(by: other, askedAt: sent))
                 case .consent(let relay): take(.consented(by: other, to: relay))

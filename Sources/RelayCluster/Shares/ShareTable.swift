@@ -16,6 +16,8 @@ public struct ShareTable: Codable, Equatable, Sendable {
         public var incarnation: String
         /// Where members reach it, as `host:port`.
         public var place: String
+        /// Where other relays reach its web endpoint (`WebLinkAddress`); nil: it has none.
+        public var web: String?
         /// How often it has written its entry.
         public var renewals: UInt64 = 0
         /// Whether shares can be given to it: it has all records, and is not about to go.
@@ -24,11 +26,16 @@ public struct ShareTable: Codable, Equatable, Sendable {
         public var voters: Set<String> = []
 
         /// A relay that begins.
-        public init(name: String, identifier: String, incarnation: String, place: String) {
-            self.name = name
-            self.identifier = identifier
-            self.incarnation = incarnation
-            self.place = place
+        public init(_ member: ClusterMember) {
+            name = member.node
+            identifier = member.identifier
+            incarnation = member.incarnation
+            place = member.place
+            web = member.web
+        }
+
+        var member: ClusterMember {
+            ClusterMember(node: name, identifier: identifier, incarnation: incarnation, place: place, web: web)
         }
     }
 
@@ -44,10 +51,20 @@ public struct ShareTable: Codable, Equatable, Sendable {
         public var held: [String] = []
     }
 
+    /// The relay that writes the records.
+    public struct Writer: Codable, Equatable, Sendable {
+        /// See `Node.incarnation`.
+        public var incarnation: String
+        /// Counts the relays that write. The log of the records lets only the last one do so (`ClusterLog`).
+        public var epoch: UInt64
+    }
+
     /// The relays, by their names.
     public var nodes: [Node] = []
     /// The shares, by their numbers (`ChannelID.share`).
     public var shares: [Share]
+    /// Which of the relays writes the records; nil: none has done so yet.
+    public var writer: Writer?
 
     /// The most relays of a cluster.
     public static let nodesMaximum = 64
@@ -99,6 +116,18 @@ public struct ShareTable: Codable, Equatable, Sendable {
             give(index, to: least)
             loads[least, default: 0] += 1
         }
+    }
+
+    /// Has a relay write the records: the same one as before, while it is there.
+    ///
+    /// - Parameters:
+    ///   - leaving: A relay that goes.
+    ///   - preferred: The one that is surely there, since it writes the table.
+    mutating func assignWriter(insteadOf leaving: String? = nil, preferring preferred: String) {
+        if let writer, writer.incarnation != leaving, node(writer.incarnation) != nil { return }
+        let ready = nodes.filter { $0.isReady && $0.incarnation != leaving }
+        guard let next = ready.first(where: { $0.incarnation == preferred }) ?? ready.first else { return }
+        writer = Writer(incarnation: next.incarnation, epoch: (writer?.epoch ?? 0) &+ 1)
     }
 
     mutating func give(_ share: Int, to incarnation: String) {

@@ -106,7 +106,9 @@ extension SharesStateMachine {
         case move(Int, to: String)
         /// Where the shares are, in their order.
         case places([Place])
-        /// The relay has no share any more, or has tried for long enough.
+        /// That relay writes the records, in that epoch; nil: none does.
+        case writer(ClusterMember?, epoch: UInt64)
+        /// The relay has no share any more, and does not write the records; or it has tried for long enough.
         case released
         /// Serve no longer, at once.
         case end(End)
@@ -116,8 +118,8 @@ extension SharesStateMachine {
     public enum Place: Equatable, Sendable {
         /// At this relay.
         case here
-        /// At the one that members reach there, as `host:port`.
-        case elsewhere(String)
+        /// At the one that members reach there, as `host:port`, and other relays at its web endpoint (`WebLinkAddress`), if it has one.
+        case elsewhere(String, web: String?)
         /// Nowhere.
         case nowhere
     }

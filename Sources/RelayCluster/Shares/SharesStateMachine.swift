@@ -39,6 +39,7 @@ public struct SharesStateMachine: Sendable {
     private var mayBalanceAt = Instant.zero
     private var watched: [String: String] = [:]
     private var told: [Place] = []
+    private var toldWriter: ShareTable.Writer?
     private var releasedBy: Instant?
     private var hasReleased = false
     private var hasStarted = false
@@ -60,8 +61,7 @@ public struct SharesStateMachine: Sendable {
     public init(_ own: ClusterMember, shares count: Int = ChannelID.shareCount, timers: Timers = Timers()) {
         shareCount = count
         votes = ShareVotes(timers)
-        self.own = ShareTable.Node(
-            name: own.node, identifier: own.identifier, incarnation: own.incarnation, place: own.place)
+        self.own = ShareTable.Node(own)
         self.timers = timers
     }
 
@@ -200,7 +200,8 @@ public struct SharesStateMachine: Sendable {
     private func isDue(_ wanted: ShareTable, at now: Instant) -> Bool {
         if heldAt == nil || now >= renewAt { return true }
         if case .cancelled? = handover?.progress { return true }
-        return wanted.shares != table?.shares || wanted.nodes.count != table?.nodes.count
+        return wanted.shares != table?.shares || wanted.writer != table?.writer
+            || wanted.nodes.count != table?.nodes.count
             || wanted.node(own.incarnation)?.isReady != table?.node(own.incarnation)?.isReady
     }
 
@@ -234,6 +235,7 @@ public struct SharesStateMachine: Sendable {
             }
         }
         wanted.assignFree()
+        wanted.assignWriter(insteadOf: releasedBy == nil ? nil : own.incarnation, preferring: own.incarnation)
         return wanted
     }
 
@@ -327,7 +329,7 @@ public struct SharesStateMachine: Sendable {
             self.handover = nil
         }
         if handover?.targets.isEmpty ?? false { handover = nil }
-        return actions + tellPlaces() + watchOthers()
+        return actions + tellPlaces() + tellWriter() + watchOthers()
     }
 
     private mutating func tellPlaces() -> [Action] {
@@ -335,11 +337,19 @@ public struct SharesStateMachine: Sendable {
         let places = table.shares.enumerated().map { number, share -> Place in
             if held[number] != nil { return .here }
             guard let owner = table.node(share.owner), owner.incarnation != own.incarnation else { return .nowhere }
-            return .elsewhere(owner.place)
+            return .elsewhere(owner.place, web: owner.web)
         }
         guard places != told else { return [] }
         told = places
         return [.places(places)]
+    }
+
+    private mutating func tellWriter() -> [Action] {
+        let node = table?.node(table?.writer?.incarnation)
+        let writer = node == nil ? nil : table?.writer
+        guard writer != toldWriter else { return [] }
+        toldWriter = writer
+        return [.writer(node?.member, epoch: writer?.epoch ?? 0)]
     }
 
     private mutating func watchOthers() -> [Action] {
@@ -398,7 +408,8 @@ public struct SharesStateMachine: Sendable {
 
     private mutating func releaseWhenDone(at now: Instant) -> [Action] {
         guard let releasedBy, !hasReleased else { return [] }
-        let isDone = held.isEmpty || (table?.readyLoads(except: own.incarnation).isEmpty ?? true)
+        let isWriter = table?.writer?.incarnation == own.incarnation
+        let isDone = held.isEmpty && !isWriter || (table?.readyLoads(except: own.incarnation).isEmpty ?? true)
         guard isDone || now >= releasedBy else { return [] }
         hasReleased = true
         return [.released]

@@ -40,6 +40,8 @@ public final class RelayWebWorker: @unchecked Sendable {
     private var peers: [ConnectionID: RelayWebPeer] = [:]
     private var listeners: [Int: [ConnectionID: RelayWebPeer]] = [:]
     private var watches = ShardWatches(shards: 0, own: nil)
+    /// Links that are passed on to other relays, and what ends them.
+    private var passages: [ObjectIdentifier: () -> Void] = [:]
 
     /// A worker that has no relay yet.
     ///
@@ -69,9 +71,15 @@ public final class RelayWebWorker: @unchecked Sendable {
             let all = peers.values.sorted { $0.id < $1.id }
             peers = [:]
             listeners = [:]
-            for peer in all { peer.close(.goingDown, "the relay is going down") }
+            for peer in all { peer.close(.goingDown, Self.goingDown) }
+            let ends = passages.values
+            passages = [:]
+            for end in ends { end() }
         }
     }
+
+    /// What clients are told when the relay goes down.
+    public static let goingDown = "the relay is going down"
 
     // MARK: The listener's side, on its thread
 
@@ -88,6 +96,13 @@ public final class RelayWebWorker: @unchecked Sendable {
         peer.arm()
         return peer
     }
+
+    /// A link is passed on to another relay, and is to end with this one.
+    ///
+    /// - Parameters:
+    ///   - passage: Names it.
+    ///   - end: Ends it; nil: it has ended.
+    public func keep(_ passage: AnyObject, end: (() -> Void)?) { passages[ObjectIdentifier(passage)] = end }
 
     func handle(_ peer: RelayWebPeer, _ event: WebPeerStateMachine.Event) {
         guard peers[peer.id] === peer, let exchange = exchange.withLock({ $0 }) else { return }

@@ -14,6 +14,7 @@ import { opusSamples } from "./rtp.js";
 import { Replays } from "./replays.js";
 import { TalkKey } from "./talk-key.js";
 import { Talker } from "./talker.js";
+import { shareOf } from "./invitation.js";
 import { relayUrl } from "./transport.js";
 
 const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended", "sound"]);
@@ -112,7 +113,8 @@ export class App {
     for (const invitation of invitations) {
       if (this.channels.some(channel => channel.id === invitation.channel)) continue;
       const channel = new Channel(invitation, {
-        identity: this.identity, name: this.name, url: relayUrl(location), tell: (channel, event) => this.#told(channel, event),
+        identity: this.identity, name: this.name, url: relayUrl(location, shareOf(invitation.channelId)),
+        tell: (channel, event) => this.#told(channel, event),
       });
       // A press of the space bar is not to reach channels that nobody has chosen.
       channel.isSelected = this.channels.length === 0;

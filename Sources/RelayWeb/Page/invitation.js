@@ -84,5 +84,12 @@ export function parseInvitation(text) {
   };
 }
 
+/** The share that a channel is in: FNV-1a of its identifier, folded (docs/relay-protocol.md, section 21.1). */
+export function shareOf(channelId) {
+  const hash = channelId.reduce(
+    (hash, byte) => BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n), 0xcbf29ce484222325n);
+  return Number((hash ^ hash >> 32n) % 64n);
+}
+
 /** Whether two links open the same channel of the same relay. */
 export const isSameChannel = (a, b) => a.channel === b.channel && hex(a.pin) === hex(b.pin);

@@ -217,7 +217,8 @@ export class Session {
   // Control messages.
 
   #message(message, now) {
-    if (!message) return;
+    // Which relay serves the channel now, the one that takes the next link knows.
+    if (!message || message.kind === "successor") return;
     const isBefore = this.link.state === "joining";
     if (isBefore !== (message.kind === "welcome" || message.kind === "joinRefused")) {
       throw new ProtocolError(`${message.kind} at the wrong time`);

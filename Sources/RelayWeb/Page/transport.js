@@ -8,9 +8,12 @@ const messageMax = 16640;
 const waitingMax = 8192;
 const closeBase = 4000;
 
-/** Where the relay that served this page takes links. Plain only where the page came plainly, as in tests. */
-export const relayUrl = location =>
-  `${location.protocol === "http:" ? "ws:" : "wss:"}//${location.host}${path}`;
+/**
+ * Where the relay that served this page takes links. It passes them on, if another relay of its cluster serves that share of the
+ * channels. Plain only where the page came plainly, as in tests.
+ */
+export const relayUrl = (location, share) =>
+  `${location.protocol === "http:" ? "ws:" : "wss:"}//${location.host}${path}?share=${share}`;
 
 /**
  * Events: { is: "connected" }, { is: "control" | "answer" | "pong" | "media", bytes }, { is: "acknowledged", count },

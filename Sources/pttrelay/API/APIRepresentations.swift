@@ -57,6 +57,7 @@ struct APIStatus: Encodable {
     var channels: Int
     var connectedMembers: Int
     var talkers: [APITalker]
+    var partial: Bool?
 
     init(_ status: AdministrationResponse.Status, version: String) {
         self.version = version
@@ -69,6 +70,7 @@ struct APIStatus: Encodable {
         talkers = status.talkers.map {
             APITalker(channelId: $0.channel, channelName: $0.channelName, memberId: $0.member, name: $0.name)
         }
+        partial = status.isPartial
     }
 }
 

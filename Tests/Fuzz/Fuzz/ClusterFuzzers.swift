@@ -18,10 +18,12 @@ private func pieces(_ records: [ClusterRecord]) -> [UInt8] {
 private var sharedTable: ShareTable {
     var table = ShareTable()
     for (name, incarnation) in [("a", "1"), ("b", "2")] {
-        var node = ShareTable.Node(name: name, identifier: name, incarnation: incarnation, place: "h:\(incarnation)")
+        var node = ShareTable.Node(
+            ClusterMember(node: name, identifier: name, incarnation: incarnation, place: "h:\(incarnation)"))
         node.isReady = true
         table.nodes.append(node)
     }
+    table.assignWriter(preferring: "2")
     for share in table.shares.indices { table.shares[share].owner = share % 2 == 0 ? "1" : "2" }
     (table.shares[0].earlier, table.shares[0].held) = ("2", ["00112233-4455-6677-8899-aabbccddeeff"])
     return table

@@ -47,6 +47,9 @@ public final class ScriptedWebSocket: Sendable {
         channel.writeAndFlush(frame, promise: nil)
     }
 
+    /// Sends a binary message with a mask, as only a client may.
+    public func send(masked bytes: [UInt8]) { send(frame: .binary, bytes, masked: true) }
+
     /// Sends a Close frame, and closes.
     public func close(code: UInt16, reason: String = "") {
         send(frame: .connectionClose, [UInt8(code >> 8), UInt8(code & 0xFF)] + Array(reason.utf8))
@@ -85,6 +88,8 @@ public final class ScriptedWebServer: Sendable {
 
     /// The requests that came.
     public var heads: [HTTPRequestHead] { requests.withLock { $0 } }
+    /// What they asked for.
+    public var targets: [String] { heads.map(\.uri) }
 
     /// Listens from now on.
     public init(

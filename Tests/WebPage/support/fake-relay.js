@@ -224,7 +224,7 @@ export class FakeRelay {
   async start() {
     this.server = createServer((request, response) => this.#serve(request, response));
     this.server.on("upgrade", (request, socket) => {
-      if (request.url !== "/pttd/1" || request.headers["sec-websocket-protocol"] !== "pttd.1" || this.refuses) return socket.destroy();
+      if (!/^\/pttd\/1(\?share=[0-9]+)?$/.test(request.url) || request.headers["sec-websocket-protocol"] !== "pttd.1" || this.refuses) return socket.destroy();
       this.connections.push(new Member(this, upgrade(request, socket)));
     });
     await new Promise(resolve => this.server.listen(0, "127.0.0.1", resolve));

@@ -7,6 +7,7 @@ import { concat, equal, fromBase64url, hex, toBase64url, unhex, utf8 } from "../
 import { Answers, parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
 import { decodeClient, decodeServer, encodeClient, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
 import { opusSamples, parseRtp, rtpHeader, sequenceDistance } from "../../../Sources/RelayWeb/Page/rtp.js";
+import { shareOf } from "../../../Sources/RelayWeb/Page/invitation.js";
 import { labels, openFrame, parseSframe, sealFrame, sframeHeader, sframeKey } from "../../../Sources/RelayWeb/Page/sframe.js";
 
 const root = new URL("../../../", import.meta.url);
@@ -37,6 +38,8 @@ const serverMessages = {
   }] }],
   burst_refused_message: ["burstRefused", { requestId: 3, cause: 2, phrase: "", retryAfterMs: 0 }],
 };
+
+test("a channel is in the share that the document names", () => assert.equal(shareOf(channelId), vector("channel_share")[0]));
 
 test("the document gives its vectors", () => assert.ok(Object.keys(vectors).length > 40));
 
