@@ -31,6 +31,8 @@ extension BridgeStateMachine {
         case .floorOutlook(let normal, let emergency): outlook = (normal, emergency)
         case .floorQueued(let queued, let position) where queued == burst:
             emergencyRetry = nil
+            // A burst that goes on over another relay may wait there, whatever it had at the earlier one.
+            hasFloor = false
             actions.append(.floorQueued(position: position))
         case .floorGranted(let granted, _):
             emergencyRetry = nil

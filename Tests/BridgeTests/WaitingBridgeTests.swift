@@ -81,6 +81,15 @@ import Vocabulary
         #expect(holding.handle(.escalated).isEmpty)
     }
 
+    @Test func `an emergency asks anew also where the floor was held at an earlier relay`() {
+        var bridge = waiting()
+        _ = bridge.handle(granted)
+        _ = bridge.handle(begun)
+        #expect(bridge.handle(.link(.floorQueued(burst, position: 1))) == [.floorQueued(position: 1)])
+        _ = bridge.handle(.notice(.transmissionEnding(.queued)))
+        #expect(bridge.handle(.escalated) == [.abortBurst, .beginBurst(priority: 255)])
+    }
+
     @Test func `a link that ends the burst ends the waiting`() {
         var bridge = waiting()
         let ended = BridgeStateMachine.Event.link(.transmissionEnded(burst, .linkUnavailable, TransmissionReport()))

@@ -334,7 +334,7 @@ public struct RelayClientCore {
             // The relay ends the connection when it is time: not in the middle of what is said.
             places.follow(to: place)
             return []
-        case .successor(let place) where link.isJoining:
+        case .successor(let place) where link.isJoining && !seededFault("another-relay-is-not-followed"):
             // Another relay of the cluster serves the channel.
             places.follow(to: place)
             return steer(.sentOn, at: now)

@@ -37,7 +37,7 @@ struct ShareVotes: Sendable {
 
     /// Consents to the removal of `relay`, or not.
     mutating func consent(to relay: String, at now: Instant) -> Bool {
-        if let until = promised[relay], now < until { return false }
+        if let until = promised[relay], now < until, !seededFault("a-promise-is-not-kept") { return false }
         // Longer than it could go on in any case: whatever is on its way meanwhile comes too late for it.
         consented[relay] = now + timers.lease
         return true

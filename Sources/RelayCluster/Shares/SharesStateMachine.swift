@@ -76,7 +76,7 @@ public struct SharesStateMachine: Sendable {
 
     /// When this relay ends, unless it renews its entry or gets promises.
     private var expiry: Instant? {
-        guard let heldAt else { return nil }
+        guard let heldAt, !seededFault("a-relay-serves-on-without-its-entry") else { return nil }
         let last = heldAt + timers.lease - timers.margin
         // Whichever of these the others have read: a majority of it has to have promised.
         return voters.filter { $0.count >= Self.votersMinimum }.reduce(last) { last, voters in
@@ -231,7 +231,7 @@ public struct SharesStateMachine: Sendable {
                 let busy = handover.busy[share] ?? []
                 wanted.give(share, to: target)
                 wanted.shares[share].earlier = busy.isEmpty ? nil : own.incarnation
-                wanted.shares[share].held = busy.sorted()
+                wanted.shares[share].held = seededFault("channels-are-given-away-without-a-list") ? [] : busy.sorted()
             }
         }
         wanted.assignFree()

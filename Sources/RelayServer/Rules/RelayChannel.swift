@@ -231,7 +231,7 @@ struct RelayChannel: Sendable {
         guard request.requestID > member.floor.lastRequestID else {
             return shared.violates(id, "a floor request that is not newer than the last")
         }
-        if isPaused {
+        if isPaused, !seededFault("a-floor-that-waits-is-granted") {
             pausedRequests.removeAll { $0.id == id }
             pausedRequests.append((id, request))
             return []

@@ -99,7 +99,7 @@ extension RelayCore {
     }
 
     mutating func move(_ channels: [ChannelID], to place: RelayPlace, at now: Instant) -> [Action] {
-        guard !isDraining else { return [] }
+        guard !isDraining, !seededFault("members-are-not-sent-on") else { return [] }
         var actions: [Action] = []
         for number in channels.compactMap({ numbers[$0] }) where !moving.contains(number) {
             moving.insert(number)

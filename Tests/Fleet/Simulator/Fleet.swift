@@ -43,7 +43,9 @@ public final class Fleet {
     /// Where the invitations lead, and another one with the same key and channels; or those of a cluster.
     private(set) var relays: [SimulatedRelay] = []
     /// Whose relays they are; nil: each is alone.
-    private(set) var cluster: SimulatedCluster?
+    private(set) var cluster: (any FleetCluster)?
+    /// The same, when all its relays serve.
+    private(set) var shares: SimulatedShares?
     private(set) var devices: [Device] = []
     let schedule: Schedule
     private var recovered = Duration.zero
@@ -63,9 +65,13 @@ public final class Fleet {
         world = World(seed: schedule.seed, isTracing: isTracing)
         library = Self.library
         let names = ["Yard", "Workshop", "Visitors"]
+        let ids =
+            schedule.allServe
+            ? SimulatedShares.channels(world.random("channels"))
+            : names.indices.map { ChannelID("00000000-0000-4000-8000-00000000000\($0)")! }
         let channels = names.enumerated().map { index, name in
             RelayChannelConfiguration(
-                id: ChannelID("00000000-0000-4000-8000-00000000000\(index)")!, name: DisplayName(name)!,
+                id: ids[index], name: DisplayName(name)!,
                 token: InvitationToken(Array(repeating: UInt8(index), count: 16))!,
                 rules: FleetRules.all[schedule.rules])
         }
@@ -77,8 +83,9 @@ public final class Fleet {
         if schedule.isNearby {
             site = NearbySite(fleet: self, devices: schedule.devices)
         } else if schedule.isCluster {
-            let cluster = SimulatedCluster(world, fleet: self, channels: channels)
-            relays = cluster.nodes.map(\.relay)
+            shares = schedule.allServe ? SimulatedShares(world, fleet: self, channels: channels) : nil
+            let cluster: any FleetCluster = shares ?? SimulatedCluster(world, fleet: self, channels: channels)
+            relays = cluster.members.map(\.relay)
             self.cluster = cluster
         } else {
             relays = (0..<2).map { number in
@@ -94,7 +101,7 @@ public final class Fleet {
         }
     }
 
-    /// The relay that the invitations lead to; of a cluster, the one that serves; of a channel nearby, that of its creator.
+    /// The relay that the invitations lead to; of a cluster, the one that serves the first channel; of a channel nearby, that of its creator.
     var relay: SimulatedRelay {
         if let cluster { return cluster.serving ?? relays[0] }
         return site == nil ? relays[0] : devices[NearbySite.creator].ownRelay ?? relays[0]
@@ -166,6 +173,7 @@ public final class Fleet {
         }
         world.run(until: World.start + .milliseconds(max(2_000, schedule.end) + 100))
         recover()
+        if schedule.isPeaceful { lookForWords() }
         prove()
         partCompany()
         lookAtRecordings()
@@ -181,18 +189,22 @@ public final class Fleet {
         case .drain: drain(relay(action.n), for: action.duration, how: action.value)
         case .renew: relay(action.n).renewKeys()
         case .natsdown: cluster?.loseLeader(for: action.duration)
-        case .natscut: cluster?.node(action.n).cutOff(for: action.duration)
+        case .natscut: cluster?.member(action.n).cutOff(for: action.duration, fromTableOnly: action.value == 1)
         case .split: site?.split(action.value, for: action.duration)
         case .stranger: strangerComes(for: action.duration)
         case .rules:
+            shares?.setRules(action.value % FleetRules.all.count)
             for relay in relays { relay.setRules(action.value % FleetRules.all.count) }
-            world.after(action.duration) { [self] in for relay in relays { relay.setRules(schedule.rules) } }
+            world.after(action.duration) { [self] in
+                shares?.setRules(schedule.rules)
+                for relay in relays { relay.setRules(schedule.rules) }
+            }
         default: devices[action.device].carryOut(action)
         }
     }
 
     /// The relay that an action is about.
-    private func relay(_ number: Int) -> SimulatedRelay { cluster?.node(number).relay ?? relays[number % 2] }
+    private func relay(_ number: Int) -> SimulatedRelay { cluster?.member(number).relay ?? relays[number % 2] }
 
     private func drain(_ relay: SimulatedRelay, for time: Duration, how: Int) {
         if let node = relay.node { return node.handOver(for: time) }
@@ -216,7 +228,7 @@ public final class Fleet {
         while world.violation == nil {
             for device in devices { for button in device.buttons { device.bluez.advertise(button) } }
             world.run(until: world.now + .milliseconds(500))
-            let missing = devices.compactMap { $0.notReady } + [siteUnrest].compactMap(\.self)
+            let missing = devices.compactMap { $0.notReady } + [siteUnrest, cluster?.unrest].compactMap(\.self)
             if missing.isEmpty {
                 recovered = world.now - (end - limit)
                 break
@@ -236,6 +248,27 @@ public final class Fleet {
         // Who was cut off in its last words has the floor until the relay has heard nothing for so long.
         if !relay.watch.isIdle { world.run(until: world.now + FloorControlStateMachine.Timers().mediaTimeout) }
         if !relay.watch.isIdle { world.fail("I2", "somebody has the floor, and nobody talks") }
+    }
+
+    /// While shares move and nothing else happens, each press is heard by all to the last sample.
+    private func lookForWords() {
+        guard world.violation == nil else { return }
+        for talker in devices {
+            guard let process = talker.process else { return }
+            let presses = schedule.actions.count { $0.device == talker.number }
+            if process.ledger.said.count != presses {
+                world.fail("L", "\(talker.name) presses \(presses) times, and talks \(process.ledger.said.count) times")
+            }
+            for (burst, said) in process.ledger.said.sorted(by: { $0.key < $1.key }) {
+                let key = BurstKey(device: talker.number, life: process.life, burst: burst)
+                for listener in devices where listener !== talker {
+                    let heard = listener.process?.ledger.hearings[key]?.samples ?? 0
+                    if heard == said { continue }
+                    return world.fail(
+                        "L", "\(listener.name) heard \(heard) of \(said) samples of \(talker.name) while shares moved")
+                }
+            }
+        }
     }
 
     /// A press in the healthy fleet is heard by all, in order, to the last sample.

@@ -21,6 +21,12 @@ struct FloorWatch {
     private var emergencies: [Asker: FloorRequestID] = [:]
     /// Nobody but an emergency is granted the floor any more.
     var isDraining = false
+    /// The channels of a cluster that the relay serves, where all relays do.
+    private var served: Set<String> = []
+    /// Channels of a cluster whose floors another relay may have: here nobody is granted them.
+    private(set) var paused: Set<String> = []
+    /// Channels that are going to another relay: nobody but an emergency is granted their floors any more.
+    private var moving: Set<String> = []
     /// How often the floor was taken from somebody.
     private(set) var floorsTaken = 0
 
@@ -55,6 +61,9 @@ struct FloorWatch {
                 if isDraining, emergencies[Asker(channel: channel.text, member: member)] != requestID {
                     return world.fail("I4", "a relay that drains grants the floor of \(channel)")
                 }
+                if let why = reason(against: requestID, by: member, on: channel.text) {
+                    return world.fail("I4", "the floor of \(channel) is granted, \(why)")
+                }
             }
             let count = talking[channel.text]?.count ?? 0
             let most = talkersMaximum(channel.text)
@@ -82,4 +91,45 @@ struct FloorWatch {
 
     /// Whether nobody has any floor.
     var isIdle: Bool { talking.values.allSatisfy(\.isEmpty) }
+
+    // MARK: Clusters
+
+    /// Whether the relay has the channel, and somebody has its floor or could get it.
+    func mayGrant(_ channel: String) -> Bool {
+        served.contains(channel) && !paused.contains(channel) || hasTalker(on: channel)
+    }
+
+    /// Whether somebody has the floor of that channel.
+    func hasTalker(on channel: String) -> Bool { talking[channel]?.isEmpty == false }
+
+    private func reason(against request: FloorRequestID, by member: MemberID, on channel: String) -> String? {
+        if paused.contains(channel) { return "which another relay may have" }
+        guard moving.contains(channel), emergencies[Asker(channel: channel, member: member)] != request else {
+            return nil
+        }
+        return "which is going to another relay"
+    }
+
+    /// The channel is served from now on.
+    mutating func serves(_ channel: String, isPaused: Bool) {
+        served.insert(channel)
+        setPaused(channel, isPaused)
+    }
+
+    mutating func setPaused(_ channel: String, _ isPaused: Bool) {
+        if isPaused { paused.insert(channel) } else { paused.remove(channel) }
+    }
+
+    /// Those who talk on the channel are still heard here.
+    mutating func moves(_ channel: String) { moving.insert(channel) }
+
+    /// Nothing is left of the channel.
+    mutating func isGone(_ channel: String) {
+        if hasTalker(on: channel) { world.fail("I4", "\(channel) has gone to another relay, and somebody talks") }
+        served.remove(channel)
+        paused.remove(channel)
+        moving.remove(channel)
+        sources[channel] = nil
+        emergencies = emergencies.filter { $0.key.channel != channel }
+    }
 }

@@ -10,7 +10,11 @@ extension Schedule {
             return
         }
         if seed % Self.clusterEvery == Self.clusterRemainder {
-            self.init(cluster: seed)
+            if seed % Self.allServeEvery == Self.allServeRemainder {
+                self.init(allServe: seed)
+            } else {
+                self.init(cluster: seed)
+            }
             return
         }
         var random = SeededGenerator(seed: seed)
@@ -184,7 +188,7 @@ extension Schedule {
         return made
     }
 
-    private static func action(
+    static func action(
         _ verb: Verb, devices: Int, within length: Int, _ random: inout SeededGenerator
     ) -> ScheduledAction {
         var action = ScheduledAction(

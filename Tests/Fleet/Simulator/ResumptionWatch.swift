@@ -16,6 +16,8 @@ struct ResumptionWatch {
     /// The burst that waits, and since when it has done so.
     private(set) var waiting: (burst: BurstID, since: Instant)?
     private var current: BurstID?
+    /// The burst that waits, or has waited, for its turn at another relay: what was said of it before is given up.
+    private var queued: BurstID?
     /// Packets of the present burst, over all connections; and how many of the last ones are not acknowledged.
     private var sent = 0
     private var newest: UInt64 = 0
@@ -26,9 +28,13 @@ struct ResumptionWatch {
     /// The burst has the floor.
     mutating func granted(_ burst: BurstID) {
         waiting = nil
+        guard queued != burst else { return }
         if current != burst { (current, sent, repeated) = (burst, 0, 0) }
         (newest, acknowledged) = (0, 0)
     }
+
+    /// The burst waits for its turn, as its user is told.
+    mutating func queued(_ burst: BurstID) { (waiting, current, queued) = (nil, nil, burst) }
 
     mutating func sent(_ number: UInt64) {
         guard current != nil else { return }

@@ -7,16 +7,16 @@ import TestSupport
 @testable import RelayCluster
 @testable import RelayServer
 
-/// Three relays with one name, and the register in which they keep their lease. It is there for those who reach it, answers late, and loses
-/// answers.
-final class SimulatedCluster {
+/// Three relays with one name, of which one serves, and the register in which they keep their lease. It is there for those who reach it,
+/// answers late, and loses answers.
+final class SimulatedCluster: FleetCluster {
     static let nodeCount = 3
     /// Where the name of the invitations leads.
     static let addresses = (1...nodeCount).compactMap { SocketAddress("192.0.2.\($0)", port: 1) }
 
     private let world: World
     private var chances: SeededGenerator
-    private(set) var nodes: [SimulatedNode] = []
+    private var nodes: [SimulatedNode] = []
     private var lease: ClusterLease?
     private var revision: UInt64 = 0
     /// Until when no server can write, for they look for a leader.
@@ -36,17 +36,11 @@ final class SimulatedCluster {
         }
     }
 
-    func start() { for node in nodes { node.start() } }
+    var members: [any FleetClusterMember] { nodes }
 
-    /// The relay that serves now; nil: none does.
-    var serving: SimulatedRelay? { nodes.first { $0.serves && !$0.isGoing }?.relay }
+    var serving: SimulatedRelay? { nodes.first { $0.isListening && !$0.isGoing }?.relay }
 
-    /// The node that an action is about: one of them, or whichever serves.
-    func node(_ number: Int) -> SimulatedNode {
-        number < nodes.count ? nodes[number] : nodes.first { $0.serves && !$0.isGoing } ?? nodes[0]
-    }
-
-    func relay(at place: String) -> SimulatedRelay? { nodes.first { "\($0.relay.place)" == place }?.relay }
+    var unrest: String? { nil }
 
     // MARK: NATS
 
@@ -97,13 +91,13 @@ final class SimulatedCluster {
 
     /// Two relays never serve at a time. One that hands over lets its bursts end; a frozen one looks at its clock before anything else.
     func check() {
-        let serving = nodes.filter { $0.serves && !$0.isGoing && $0.relay.isRunning }
+        let serving = nodes.filter { $0.isListening && !$0.isGoing && $0.relay.isRunning }
         if serving.count > 1 { world.fail("I4", "\(serving.count) relays of a cluster serve") }
     }
 }
 
 /// One node: what `ClusterNode` and the program do around the rules.
-final class SimulatedNode {
+final class SimulatedNode: FleetClusterMember {
     private unowned let cluster: SimulatedCluster
     let relay: SimulatedRelay
     private let world: World
@@ -112,7 +106,8 @@ final class SimulatedNode {
     private var machine: ClusterStateMachine
     /// Counts the runs of its program.
     private(set) var life = 0
-    private(set) var serves = false
+    /// Whether it serves: one that stands by has no port.
+    private(set) var isListening = false
     private var hasReleased = false
     private var epoch: UInt64 = 0
     private var watched: UInt64?
@@ -150,7 +145,7 @@ final class SimulatedNode {
     /// The process has ended.
     func stop() {
         life += 1
-        (serves, hasReleased, watched) = (false, false, nil)
+        (isListening, hasReleased, watched) = (false, false, nil)
         alarm.set(nil)
     }
 
@@ -162,8 +157,7 @@ final class SimulatedNode {
         }
     }
 
-    /// It reaches no server of NATS.
-    func cutOff(for time: Duration) { cutOffUntil = max(cutOffUntil, world.now + time) }
+    func cutOff(for time: Duration, fromTableOnly: Bool) { cutOffUntil = max(cutOffUntil, world.now + time) }
 
     /// Does the work, unless the process ends before.
     private func later(after delay: Duration, _ work: @escaping (SimulatedNode) -> Void) {
@@ -174,7 +168,7 @@ final class SimulatedNode {
     // MARK: The rules
 
     func take(_ event: ClusterStateMachine.Event) {
-        relay.note(event, serves: serves)
+        relay.note(event, of: "cluster", state: isListening ? "serving" : "standingBy")
         for action in machine.handle(event, at: relay.clock.now) { carryOut(action) }
         alarm.set(machine.nextDeadline)
     }
@@ -192,11 +186,11 @@ final class SimulatedNode {
             catchUp()
         case .serve:
             world.note(relay.name, "serves the cluster in epoch \(epoch)")
-            serves = true
+            isListening = true
             cluster.begins(epoch)
         case .released(let place):
             hasReleased = true
-            guard serves else { return relay.kill(for: downTime) }
+            guard isListening else { return relay.kill(for: downTime) }
             relay.drain(to: place.flatMap { RelayPlace($0) }, for: downTime)
         case .end(let why):
             world.note(relay.name, "serves no longer: \(why)")

@@ -434,6 +434,10 @@ final class SimulatedLink {
         case .memberLeft(let member):
             members.remove(member.id)
             world.note(device.name, "link: \(event)")
+        case .floorQueued(let burst, _):
+            if granted == burst { granted = nil }
+            resumption.queued(burst)
+            world.note(device.name, "link: \(event)")
         case .floorGranted(let burst, _):
             granted = burst
             resumption.granted(burst)

@@ -14,13 +14,13 @@ final class SimulatedRelay {
     /// From 0; the invitations lead to the first one, or to all of a cluster.
     let number: Int
     /// Its part in a cluster; nil: it is alone.
-    unowned var node: SimulatedNode?
+    unowned var node: (any FleetClusterMember)?
     /// Where it is.
     let place: RelayPlace
     /// The machine whose pttd it is part of, as the host of a channel nearby; nil: it is a relay for all.
     let machine: Int?
     private(set) var channels: [RelayChannelConfiguration]
-    private(set) var core: RelayCore
+    var core: RelayCore
     private(set) var generation = 0
     private(set) var isUp = true
     /// Its machine has no power: nobody says that the port is closed.
@@ -45,20 +45,26 @@ final class SimulatedRelay {
     private(set) var connections: [ConnectionID: Connection] = [:]
     private var listeners: [Int: [ConnectionID]] = [:]
     private var sealers: [ConnectionID: DownlinkSealer] = [:]
-    private(set) var watch: FloorWatch
+    var watch: FloorWatch
+    /// Counts how often it has begun or ceased to serve channels, where it is one of several.
+    var changesOfChannels = 0
+    /// It is one of several that all serve: its channels come and go, and its members are recorded.
+    private let allServe: Bool
 
     init(
         _ world: World, fleet: Fleet, number: Int, place: RelayPlace, on machine: Int? = nil,
-        channels: [RelayChannelConfiguration]
+        channels: [RelayChannelConfiguration], allServe: Bool = false
     ) {
         self.world = world
+        self.allServe = allServe
         clock = machine.map { fleet.devices[$0].clock } ?? MachineClock(world, number: 50 + number)
         self.fleet = fleet
         self.number = number
         self.place = place
         self.machine = machine
         self.channels = channels
-        core = RelayCore(channels: channels, random: world.random("relay \(number == 0 ? "" : "1/")0"))
+        let random = world.random("relay \(number == 0 ? "" : "1/")0")
+        core = allServe ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
         chances = world.random("tickets \(number)")
         watch = FloorWatch(world)
     }
@@ -70,8 +76,8 @@ final class SimulatedRelay {
         core.channels.first?.succession.connections.first.flatMap { connections[$0]?.device }
     }
 
-    /// Whether it has its port: one that stands by in a cluster has none.
-    var isListening: Bool { isUp && node?.serves ?? true }
+    /// Whether it has its port.
+    var isListening: Bool { isUp && node?.isListening ?? true }
 
     /// Whether its machine says that nobody has the port. Other relays than those of a cluster are taken to be behind a firewall that does not.
     var refuses: Bool { node != nil && !isListening && !isDark }
@@ -135,7 +141,8 @@ final class SimulatedRelay {
         // The keys of a cluster follow from that of the relay.
         if node == nil, chances.chance(30) { ticketKey += 1 }
         let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
-        core = RelayCore(channels: channels, random: world.random("relay \(life)"))
+        let random = world.random("relay \(life)")
+        core = allServe ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
         isUp = true
         if let node {
             lostConnections = []
@@ -190,6 +197,7 @@ final class SimulatedRelay {
             guard world.now >= haltedUntil else { return goOn(at: haltedUntil) }
             let due = waiting
             waiting = []
+            node?.wakes()
             for work in due where generation == self.generation { work() }
         }
     }
@@ -294,7 +302,8 @@ final class SimulatedRelay {
     private func take(_ message: ClientMessage, on connection: Connection) {
         guard connections[connection.id] === connection else { return }
         if case .floorRequest(let request) = message, let channel = core.shared.connections.channel(of: connection.id) {
-            watch.asked(request, by: MemberID(fleet.devices[connection.device].pin), on: channels[channel].name.text)
+            let member = MemberID(fleet.devices[connection.device].pin)
+            watch.asked(request, by: member, on: core.channels[channel].name.text)
         }
         isReplaying = connection.isReplay
         handle(.message(connection.id, message))
@@ -321,7 +330,7 @@ final class SimulatedRelay {
             // Who starts to listen with this packet gets it.
             for action in actions where action.isMediaSwitch { carryOut(action) }
             if case .forward(let channel) = decision {
-                watch.forwarded(channel: channels[channel].name.text, from: header.ssrc, sequence: header.sequence)
+                watch.forwarded(channel: core.channels[channel].name.text, from: header.ssrc, sequence: header.sequence)
                 forward(datagram, channel: channel, except: connection.id)
             }
             for action in actions where !action.isMediaSwitch { carryOut(action) }
@@ -347,7 +356,7 @@ final class SimulatedRelay {
 
     // MARK: The rules
 
-    private func handle(_ event: RelayCore.Event) {
+    func handle(_ event: RelayCore.Event) {
         let actions = core.handle(event, at: clock.now)
         fleet.coverage.record("relay", state: stateName, event: event)
         for action in actions { carryOut(action) }
@@ -356,8 +365,8 @@ final class SimulatedRelay {
     }
 
     /// An event of the rules of its cluster.
-    func note(_ event: some Any, serves: Bool) {
-        fleet.coverage.record("cluster", state: serves ? "serving" : "standingBy", event: event)
+    func note(_ event: some Any, of machine: String, state: String) {
+        fleet.coverage.record(machine, state: state, event: event)
     }
 
     private var stateName: String {
@@ -395,13 +404,15 @@ final class SimulatedRelay {
         case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
         case .forward(let packet, let channel, let talker, _): forward(packet, channel: channel, except: talker)
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)
-        case .enrol, .pushes, .moved: break  // Its roster is open, and its rules are in one piece.
+        case .moved(let channel): node?.moved(channel)
+        case .enrol(let id, let enrolment): node?.enrol(id, enrolment)
+        case .pushes: break  // Its rules are in one piece.
         case .note(let milestone):
             if isReplaying, case .memberJoined = milestone {
                 world.fail("L", "somebody who has recorded a join takes the member's place")
             }
             watch.noted(milestone) { name in
-                core.channels.first { $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
+                core.channels.first { core.isServed($0) && $0.name.text == name }?.floor.rules.talkersMaximum ?? 0
             }
             if case .floorRevoked(let channel, let member, let request, .preempted) = milestone {
                 fleet.devices.first { MemberID($0.pin) == member }?.isOverridden(request, on: channel.text, by: self)
@@ -425,7 +436,7 @@ final class SimulatedRelay {
         return messages
     }
 
-    private func arm() { alarm.set(core.nextDeadline) }
+    func arm() { alarm.set(core.nextDeadline) }
 
     // MARK: Sending
 
