@@ -22,8 +22,9 @@ public struct TalkBurst: Hashable, Sendable {
 struct ListeningStateMachine: Sendable {
     private struct Voice: Sendable {
         var reception: ReceptionStateMachine
-        /// The burst that came to it last.
-        var burst: TalkBurst?
+        /// The bursts that came to it last: several only where one waits behind another one that still comes.
+        var bursts: [TalkBurst] = []
+        static let burstsMax = 2 * ReceptionStateMachine.burstsQueuedMax
         /// The participant that is heard on it, and its number in the order of the begins.
         var heard: (participant: PTParticipant, order: UInt64)?
     }
@@ -105,7 +106,7 @@ struct ListeningStateMachine: Sendable {
     // MARK: Voices
 
     private func voice(of burst: TalkBurst?) -> Int? {
-        burst == nil ? 0 : voices.firstIndex { $0.burst == burst }
+        burst.map { burst in voices.firstIndex { $0.bursts.contains(burst) } } ?? 0
     }
 
     private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [ReceptionAction]
@@ -113,7 +114,9 @@ struct ListeningStateMachine: Sendable {
         // One at a time: what was cut off is over, whether that was told or not.
         cut.removeAll { $0.burst == burst }
         let voice = burst == nil ? 0 : voice(for: participant)
-        voices[voice].burst = burst
+        let isBehindOthers = voices[voice].reception.isComing && voices[voice].reception.isBehindOwn(participant)
+        let known = isBehindOthers ? voices[voice].bursts.suffix(Voice.burstsMax) : []
+        voices[voice].bursts = known + (burst.map { [$0] } ?? [])
         let actions = pass(.began(participant, burst), to: voice, at: now)
         // Who talks beside others has not stopped this device: its last words are said whole, and theirs are heard behind them.
         return burst != nil && isOwnTailGoing && !hearsWhileRecording ? refused(at: now) : actions
@@ -123,8 +126,8 @@ struct ListeningStateMachine: Sendable {
     private func voice(for participant: PTParticipant) -> Int {
         // Whoever speaks now ends a replay.
         if isReplaying { return 0 }
-        // Nobody talks beside themselves.
-        let own = voices.firstIndex { !$0.reception.isComing && $0.reception.newestParticipant == participant }
+        // Nobody talks beside themselves. A burst that goes on over another relay comes as one of its own, whoever talks meanwhile.
+        let own = voices.firstIndex { $0.reception.isBehindOwn(participant) }
         // What was said one after the other is heard one after the other.
         return own ?? voices.firstIndex(where: \.reception.isBehind) ?? voices.firstIndex(where: \.reception.isIdle)
             ?? voices.firstIndex { !$0.reception.isComing } ?? 0
@@ -162,7 +165,7 @@ struct ListeningStateMachine: Sendable {
     /// last words come first. So they do before what a press has cut off and the relay did not grant: that may yet be granted.
     private mutating func transmissionEnded(isComplete: Bool, at now: Instant) -> [ReceptionAction] {
         var actions: [ReceptionAction] = []
-        for voice in voices.indices where (voices[voice].burst != nil) == isComplete {
+        for voice in voices.indices where voices[voice].bursts.isEmpty != isComplete {
             actions += pass(.transmissionEnded, to: voice, at: now)
         }
         guard isComplete else { return actions }
@@ -174,12 +177,11 @@ struct ListeningStateMachine: Sendable {
 
     private mutating func cleared(at now: Instant) -> [ReceptionAction] {
         for voice in voices {
-            guard voice.reception.isComing, let who = voice.reception.newestParticipant else { continue }
-            cut.append((voice.burst, who))
+            for burst in voice.reception.coming { cut.append((burst.talkBurst, burst.participant)) }
         }
         let actions = voices.indices.flatMap { pass(.cleared, to: $0, at: now) }
         for voice in voices.indices {
-            voices[voice].burst = nil
+            voices[voice].bursts = []
             voices[voice].heard = nil
         }
         told = nil

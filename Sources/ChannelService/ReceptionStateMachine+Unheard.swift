@@ -12,15 +12,6 @@ extension ReceptionStateMachine {
             heard: now - playedSince, burstsWaiting: waiting.count, burst: playing, waiting: waiting.map(\.talkBurst))
     }
 
-    /// The burst that is being heard, where several are at once.
-    private var playing: TalkBurst? {
-        switch state {
-        case .receiving(let burst): burst.talkBurst
-        case .draining(_, _, let talkBurst): talkBurst
-        case .idle, .waiting: nil
-        }
-    }
-
     mutating func follow(_ action: ReceptionAction, at now: Instant) {
         switch action {
         case .play: playedSince = playedSince ?? now

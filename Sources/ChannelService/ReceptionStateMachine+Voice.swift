@@ -9,26 +9,38 @@ extension ReceptionStateMachine {
     /// Whether all of the last burst has been handed over.
     var isDraining: Bool { if case .draining = state { true } else { false } }
 
-    /// Whether the burst that came last has not ended yet.
-    var isComing: Bool {
-        if isDropping { return true }
-        if let newest = queue.last { return !newest.hasEnded }
-        return switch state {
-        case .receiving(let burst), .waiting(let burst): !burst.hasEnded
-        case .idle, .draining: false
+    /// Whether a burst has not ended yet.
+    var isComing: Bool { isDropping || !coming.isEmpty }
+
+    /// Whether all bursts have ended, and not all of the last one has been handed over.
+    var isBehind: Bool { !isComing && (burstsQueued > 0 || !(isDraining || state == .idle)) }
+
+    /// The bursts that have not ended yet, and that have a place.
+    var coming: [ReceivedBurst] { bursts.filter { !$0.hasEnded } }
+
+    /// Whether somebody's words wait or play here, and no more of them come.
+    func isBehindOwn(_ participant: PTParticipant) -> Bool {
+        if bursts.contains(where: { $0.participant == participant }) {
+            return !coming.contains { $0.participant == participant }
+        }
+        if case .draining(participant, _, _) = state { return true }
+        return false
+    }
+
+    /// The burst that plays, or whose turn it is; nil: none, or one of a single talker.
+    var playing: TalkBurst? {
+        switch state {
+        case .receiving(let burst), .waiting(let burst): burst.talkBurst
+        case .draining(_, _, let talkBurst): talkBurst
+        case .idle: nil
         }
     }
 
-    /// Whether the burst that came last has ended, and not all of it has been handed over.
-    var isBehind: Bool { !isComing && (burstsQueued > 0 || !(isDraining || state == .idle)) }
-
-    /// Whose burst came last, of those that are not over.
-    var newestParticipant: PTParticipant? {
-        if let newest = queue.last { return newest.participant }
-        return switch state {
-        case .receiving(let burst), .waiting(let burst): burst.participant
-        case .draining(let participant, _, _): participant
-        case .idle: nil
+    /// Those of which not all has been handed over, in their order.
+    private var bursts: [ReceivedBurst] {
+        switch state {
+        case .receiving(let burst), .waiting(let burst): [burst] + queue
+        case .idle, .draining: queue
         }
     }
 }

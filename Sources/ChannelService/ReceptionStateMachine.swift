@@ -8,7 +8,8 @@ import Vocabulary
 
 /// One received talk burst after the other, as a state machine without I/O.
 ///
-/// A burst ends for the listener not when the talker releases, but when the jitter buffer has played it out; and it
+/// A burst that comes may wait behind another one that still comes: where several talk at once, somebody is heard behind
+/// their own last words, whoever came between. A burst ends for the listener not when the talker releases, but when the jitter buffer has played it out; and it
 /// ends in any case, also when nobody ever says that it does. Bursts that begin before that wait, and are played whole, in
 /// order.
 struct ReceptionStateMachine: Sendable {
@@ -41,8 +42,10 @@ struct ReceptionStateMachine: Sendable {
     var state = State.idle
     /// Bursts that wait, the oldest first.
     private(set) var queue: [ReceivedBurst] = []
-    /// What comes belongs to a burst that found no place.
+    /// A burst that found no place still comes.
     private(set) var isDropping = false
+    /// Which one that is.
+    private var droppedBurst: TalkBurst?
     /// Packets that were dropped: they came outside of a burst, behind an own transmission, or found no place.
     var packetsDropped = 0
 
@@ -89,8 +92,8 @@ struct ReceptionStateMachine: Sendable {
         case .replay(let burst): replay(burst, at: now)
         case .replayStopped: stopReplay()
         case .began(let participant, let talkBurst): began(participant, talkBurst, at: now)
-        case .packet(let packet, _): received(packet, at: now)
-        case .ended(let lastSequence, _): ended(lastSequence, at: now)
+        case .packet(let packet, let talkBurst): received(packet, of: talkBurst, at: now)
+        case .ended(let lastSequence, let talkBurst): ended(talkBurst, lastSequence, at: now)
         case .played: if case .draining = state { finish(at: now) } else { [] }
         case .refused: refused(at: now)
         case .transmissionEnded: transmissionEnded(at: now)
@@ -103,8 +106,12 @@ struct ReceptionStateMachine: Sendable {
     // MARK: What comes
 
     mutating func began(_ participant: PTParticipant, _ talkBurst: TalkBurst?, at now: Instant) -> [ReceptionAction] {
-        isDropping = false
         let burst = ReceivedBurst(participant, talkBurst, at: now)
+        if talkBurst != nil, isBehindOwn(participant), isComing {
+            enqueue(burst)
+            return []
+        }
+        isDropping = false
         switch state {
         case .waiting(var earlier) where earlier.waitingCount > 0:
             earlier.end(nil)
@@ -116,7 +123,7 @@ struct ReceptionStateMachine: Sendable {
             return [.setParticipant(participant)]
         case .receiving, .draining:
             // The end of the one before was not told: it has ended now.
-            let actions = ended(nil, at: now)
+            let actions = endNewest(at: now)
             // Nothing had come of it, so this one's turn is now.
             if case .idle = state { return actions + began(participant, talkBurst, at: now) }
             enqueue(burst)
@@ -126,23 +133,26 @@ struct ReceptionStateMachine: Sendable {
 
     private mutating func enqueue(_ burst: ReceivedBurst) {
         isDropping = queue.count >= Self.burstsQueuedMax
-        if !isDropping { queue.append(burst) }
+        if isDropping { droppedBurst = burst.talkBurst } else { queue.append(burst) }
     }
 
-    private mutating func received(_ packet: ReceivedFrame, at now: Instant) -> [ReceptionAction] {
-        if isDropping {
+    private func isDropping(_ talkBurst: TalkBurst?) -> Bool { isDropping && talkBurst == droppedBurst }
+
+    /// Where a burst waits; nil: it does not.
+    private func place(of talkBurst: TalkBurst?) -> Int? { queue.lastIndex { $0.talkBurst == talkBurst } }
+
+    private mutating func received(
+        _ packet: ReceivedFrame, of talkBurst: TalkBurst?, at now: Instant
+    ) -> [ReceptionAction] {
+        let hasRoom = packetsQueued < Self.packetsQueuedMax
+        if !isDropping(talkBurst), let place = place(of: talkBurst) {
+            if hasRoom { queue[place].append(packet, at: now) } else { packetsDropped += 1 }
+            return []
+        }
+        guard !isDropping(talkBurst), talkBurst == playing || state == .idle else {
             packetsDropped += 1
             return []
         }
-        if !queue.isEmpty {
-            if packetsQueued < Self.packetsQueuedMax {
-                queue[queue.count - 1].append(packet, at: now)
-            } else {
-                packetsDropped += 1
-            }
-            return []
-        }
-        let hasRoom = packetsQueued < Self.packetsQueuedMax
         switch state {
         case .receiving(var burst):
             let actions: [ReceptionAction]
@@ -173,15 +183,30 @@ struct ReceptionStateMachine: Sendable {
         }
     }
 
-    private mutating func ended(_ lastSequence: UInt16?, at now: Instant) -> [ReceptionAction] {
-        if isDropping {
+    private mutating func ended(
+        _ talkBurst: TalkBurst?, _ lastSequence: UInt16?, at now: Instant
+    ) -> [ReceptionAction] {
+        if isDropping(talkBurst) {
             isDropping = false
+        } else if let place = place(of: talkBurst) {
+            queue[place].end(lastSequence)
+        } else if talkBurst == playing {
+            return endPlaying(lastSequence, at: now)
+        }
+        return []
+    }
+
+    /// The end of the burst that came last was not told.
+    private mutating func endNewest(at now: Instant) -> [ReceptionAction] {
+        isDropping = false
+        guard queue.isEmpty else {
+            queue[queue.count - 1].end(nil)
             return []
         }
-        if !queue.isEmpty {
-            queue[queue.count - 1].end(lastSequence)
-            return []
-        }
+        return endPlaying(nil, at: now)
+    }
+
+    private mutating func endPlaying(_ lastSequence: UInt16?, at now: Instant) -> [ReceptionAction] {
         switch state {
         case .receiving(var burst):
             burst.end(lastSequence)
@@ -260,8 +285,7 @@ struct ReceptionStateMachine: Sendable {
         guard let nextDeadline, nextDeadline <= now else { return [] }
         switch state {
         case .idle: return []
-        case .waiting:
-            return ended(nil, at: now)
+        case .waiting: return endPlaying(nil, at: now)
         case .receiving(let burst) where burst.nextDue != nil: return catchUp(at: now)
         case .receiving, .draining: return [.dropPlayback(voice: voice)] + finish(at: now)
         }

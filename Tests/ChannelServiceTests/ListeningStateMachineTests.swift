@@ -70,6 +70,38 @@ import Vocabulary
                 == [.setParticipant(bob), .play(packet(900), voice: 0)], "Bob is the longest now")
     }
 
+    @Test func `who goes on over another relay is heard after their own last words, whoever came between`() {
+        let fourth = TalkBurst(number: 4)
+        var listening = ListeningStateMachine()
+        _ = listening.handle(.began(ann, first), at: now)
+        _ = listening.handle(.refused, at: now)
+        _ = listening.handle(.packet(packet(1), first), at: now)
+        // The relay is lost. Bob talks at the next one, and Ann goes on there.
+        _ = listening.handle(.ended(lastSequence: nil, first), at: now)
+        _ = listening.handle(.began(bob, second), at: now)
+        _ = listening.handle(.packet(packet(500), second), at: now)
+        _ = listening.handle(.began(ann, third), at: now)
+        for sequence in [2, 3] as [UInt16] { _ = listening.handle(.packet(packet(sequence), third), at: now) }
+        _ = listening.handle(.packet(packet(501), second), at: now)
+        _ = listening.handle(.ended(lastSequence: 501, second), at: now)
+        #expect(listening.handle(.packet(packet(9), fourth), at: now) == [] && listening.packetsDropped == 1)
+        _ = listening.handle(.transmissionEnded, at: now)
+        #expect(listening.handle(.ownSpeechComplete, at: now) == [.setParticipant(ann)])
+        var played: [UInt16] = []
+        func note(_ actions: [Action]) {
+            for case .play(let packet, voice: 0) in actions { played.append(packet.sequence) }
+        }
+        note(listening.handle(.deadlineReached, at: now))
+        for _ in 0..<3 { note(listening.handle(.played(voice: 0), at: now)) }
+        #expect(played == [1, 500, 501, 2, 3])
+        // It still comes, and is heard at once now.
+        note(listening.handle(.packet(packet(4), third), at: now))
+        #expect(played.last == 4 && listening.participants == [ann])
+        // What a press cuts off goes on after it.
+        _ = listening.handle(.cleared, at: now)
+        #expect(listening.handle(.ownSpeechComplete, at: now) == [.setParticipant(ann)])
+    }
+
     @Test func `what comes behind an own transmission is heard after it`() {
         var listening = ListeningStateMachine()
         for (participant, burst) in [(ann, first), (bob, second)] {

@@ -137,7 +137,9 @@ final class SimulatedShares: FleetCluster {
             return .refused(.relayBusy, "the cluster cannot write its records now")
         }
         memberships[enrolment.channel, default: [:]][enrolment.member] = RelayMembership()
-        for other in nodes where other !== writer && other !== node { other.learn(of: enrolment.member, on: enrolment.channel) }
+        for other in nodes where other !== writer && other !== node {
+            other.learn(of: enrolment.member, on: enrolment.channel)
+        }
         return .admitted(RelayMembership())
     }
 
