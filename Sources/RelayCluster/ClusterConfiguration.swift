@@ -149,6 +149,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case nameTaken(String)
     /// The table of shares cannot be read.
     case unreadableShares
+    /// The NATS servers have lost a part of the table of shares.
+    case sharesForked
     /// A message of the log cannot be read.
     case unreadable(position: UInt64)
     /// A message of the log was written by nobody who has the relay's key.
@@ -177,6 +179,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
         case .unreadableShares:
             "the table of the cluster's shares was written by a later version of pttrelay, or by something else; install the version that "
                 + "the other nodes have"
+        case .sharesForked:
+            "the NATS servers have lost a part of the table of the cluster's shares; relays that disagree about it begin anew"
         case .unreadable(let position):
             "record \(position) of the cluster was written by a later version of pttrelay, or by something else; install the version "
                 + "that the other nodes have"

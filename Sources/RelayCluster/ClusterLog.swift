@@ -119,6 +119,9 @@ final class ClusterLog: RecordLog {
         }
     }
 
+    /// This node writes no more.
+    func end() { state.withLock { $0.epoch = nil } }
+
     func isAhead(because error: any Error) { lose("\(error)") }
 
     private func lose(_ why: String?) {
@@ -248,6 +251,8 @@ struct ClusterFollower {
             var (place, isEnd, changes) = try follow()
             all.formUnion(changes)
             guard isEnd else { continue }
+            // A later one has begun: this is a catch-up that took too long. Where one relay serves, its lease has ended it by then.
+            if configuration.allServe, place.epoch > epoch { throw ClusterError.fenced }
             guard let message = ClusterRecord.epoch(epoch).messages(epoch: epoch, byteCountMaximum: 1_024)?.first else {
                 throw ClusterError.tooMuch
             }

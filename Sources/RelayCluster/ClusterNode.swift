@@ -34,9 +34,9 @@ public actor ClusterNode {
 
     /// What a node says of itself.
     public struct Standing: Equatable, Sendable {
-        /// Whether it has the lease: it serves or, where all relays do, writes the records.
+        /// Whether it serves or, where all relays do, writes the records.
         public var serves: Bool
-        /// The node that has it, as far as this one knows.
+        /// The node that does, as far as this one knows.
         public var holder: String?
         /// Where that is.
         public var holderPlace: String?
@@ -151,9 +151,9 @@ public actor ClusterNode {
 
     /// Has each other relay do something, where all serve.
     ///
-    /// - Returns: The answers of those that have answered, and whether those are all, and no relay has come or gone lately.
-    public func askOthers(_ request: [UInt8]) async -> (answers: [[UInt8]], isSettled: Bool) {
-        guard let calls, let shares else { return ([], false) }
+    /// - Returns: The answers, whether all have answered, and whether no relay has come or gone lately.
+    public func askOthers(_ request: [UInt8]) async -> (all: [[UInt8]], areAll: Bool, isSettled: Bool) {
+        guard let calls, let shares else { return ([], false, false) }
         let (others, isSettled) = await (shares.others, shares.isSettled)
         let answers = await withTaskGroup(of: [UInt8]?.self) { group in
             for other in others {
@@ -167,7 +167,7 @@ public actor ClusterNode {
                 }
             }
         }
-        return (answers, isSettled && answers.count == others.count)
+        return (answers, answers.count == others.count, isSettled)
     }
 
     private static let othersWait: Duration = .seconds(1)
@@ -202,7 +202,7 @@ public actor ClusterNode {
         isReleasing = true
         if let shares {
             await shares.release()
-            return standing.serves ? nil : standing.holderPlace
+            return writer == own.incarnation ? nil : standing.holderPlace
         }
         return await withCheckedContinuation { continuation in
             untilReleased = continuation
@@ -297,7 +297,8 @@ public actor ClusterNode {
         switch event {
         case .follows(let follows):
             if follows, untilServing != nil { beginShares() }
-            shares?.assumeIsolated { $0.note(follows: follows) }
+            let epoch = records?.assumeIsolated { $0.epoch } ?? 0
+            shares?.assumeIsolated { $0.note(follows: follows, epoch: epoch) }
         case .caughtUp: if writer == own.incarnation { serve() }
         case .cannotCatchUp(let why): if writer == own.incarnation { end(.records(why)) }
         // Where it hands over, the next one may have begun before this one knows.
@@ -365,6 +366,7 @@ public actor ClusterNode {
             stand(behind: member?.node, at: member?.place)
             guard let member else { return logger.notice("no relay writes the cluster's records") }
             guard writer == own.incarnation else {
+                records?.assumeIsolated { $0.followAgain() }
                 return logger.info("another relay writes the cluster's records", metadata: ["relay": "\(member.node)"])
             }
             records?.assumeIsolated { $0.catchUp(epoch) }

@@ -35,6 +35,10 @@ actor ClusterRecords {
     private var problems: ClusterProblems
     /// The last position of the log that is here.
     private(set) var position: UInt64 = 0
+    /// The epoch of the last node that has written, as far as is known here.
+    private(set) var epoch: UInt64 = 0
+    /// The one in which this node is to write.
+    private var ownEpoch: UInt64 = 0
     private var role = Role.following
     private var isFollowing = false
     private var isCurrent = false
@@ -105,7 +109,7 @@ actor ClusterRecords {
             switch result {
             case .success(let (place, isEnd)):
                 records.problems.note(nil, about: "the records")
-                records.position = place.position
+                (records.position, records.epoch) = (place.position, place.epoch)
                 if isEnd { records.note(follows: true) }
                 records.follow(after: isEnd ? Self.followInterval : .zero)
             case .failure(let error):
@@ -143,7 +147,7 @@ actor ClusterRecords {
     /// Applies the records to the last one, and tells the log of this epoch.
     func catchUp(_ epoch: UInt64) {
         guard role != .ended else { return }
-        role = .catchingUp
+        (role, ownEpoch) = (.catchingUp, epoch)
         let (follower, log, onChange) = (follower, log, onChange)
         inBackground { () throws -> UInt64 in
             let (position, changes) = try follower.take(epoch: epoch)
@@ -151,6 +155,7 @@ actor ClusterRecords {
             log.begin(epoch, at: position)
             return position
         } then: { records, result in
+            guard records.role == .catchingUp, records.ownEpoch == epoch else { return records.log.end() }
             switch result {
             case .success(let position):
                 records.problems.note(nil, about: "the records")
@@ -158,10 +163,24 @@ actor ClusterRecords {
                 records.tell(.caughtUp)
             case .failure(let error):
                 records.problems.note(error, about: "the records")
-                guard error is NATSError else { return records.tell(.cannotCatchUp("\(error)")) }
-                records.again(after: Self.followInterval) { $0.catchUp(epoch) }
+                switch error {
+                case ClusterError.fenced: records.tell(.fenced)
+                case is NATSError:
+                    records.again(after: Self.followInterval) { records in
+                        if records.role == .catchingUp, records.ownEpoch == epoch { records.catchUp(epoch) }
+                    }
+                default: records.tell(.cannotCatchUp("\(error)"))
+                }
             }
         }
+    }
+
+    /// Another node writes now: this one follows again.
+    func followAgain() {
+        guard role == .writing || role == .catchingUp else { return }
+        log.end()
+        role = .following
+        follow()
     }
 
     /// This node writes: it looks after the log's length.

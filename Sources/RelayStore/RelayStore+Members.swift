@@ -56,21 +56,13 @@ extension RelayStore {
     public func member(
         _ text: String, of channel: ChannelID, connected: [MemberID: DisplayName] = [:]
     ) throws(RelayStoreError) -> MemberRecord {
-        let digits = text.lowercased()
-        let isDigits = (4...2 * MemberID.byteCount).contains(digits.utf8.count) && digits.allSatisfy(\.isHexDigit)
-        // Every identifier that begins with those digits lies between them and them followed by a later letter.
-        let range = isDigits ? (digits, digits + "g") : ("", "")
         let candidates = Self.candidatesMaximum
         let called = connected.filter { $0.value.text == text }.keys.sorted { $0.description < $1.description }
         let found = try read { db in
-            if isDigits, digits.utf8.count == 2 * MemberID.byteCount {
-                return try Hexadecimal.decode(digits).flatMap { MemberID(bytes: $0) }
-                    .flatMap { try Self.member($0, of: channel, db) }.map { [$0] } ?? []
+            if let id = Hexadecimal.decode(text.lowercased()).flatMap({ MemberID(bytes: $0) }) {
+                return try Self.member(id, of: channel, db).map { [$0] } ?? []
             }
-            var found = try db.rows(
-                "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT ?",
-                [channel.description, text, range.0, range.1, candidates]
-            ).map(Self.member)
+            var found = try Self.members(called: text, of: channel, db)
             for id in called.prefix(candidates) where !found.contains(where: { $0.id == id }) {
                 if let member = try Self.member(id, of: channel, db) { found.append(member) }
             }
@@ -85,6 +77,22 @@ extension RelayStore {
                 })
         }
         return member
+    }
+
+    /// The members of a channel that have enrolled by this name, or whose identifier begins with it: as many as an error lists.
+    public func members(called text: String, of channel: ChannelID) throws(RelayStoreError) -> [MemberID] {
+        try read { db in try Self.members(called: text, of: channel, db) }.map(\.id)
+    }
+
+    private static func members(called text: String, of channel: ChannelID, _ db: Database) throws -> [MemberRecord] {
+        let digits = text.lowercased()
+        let isDigits = (4...2 * MemberID.byteCount).contains(digits.utf8.count) && digits.allSatisfy(\.isHexDigit)
+        // Every identifier that begins with those digits lies between them and them followed by a later letter.
+        let range = isDigits ? (digits, digits + "g") : ("", "")
+        return try db.rows(
+            "SELECT * FROM member WHERE channel = ? AND (name = ? OR id >= ? AND id < ?) LIMIT ?",
+            [channel.description, text, range.0, range.1, candidatesMaximum]
+        ).map(member)
     }
 
     /// The most members that an error lists.

@@ -50,6 +50,8 @@ public struct WebEndpointLimits: Sendable, Hashable {
     public var framesPerMessage = 64
     /// How long a closed connection may take to answer the Close frame.
     public var closingTime: Duration = .seconds(2)
+    /// From the request for a link that is passed on until the other relay's WebSocket is open.
+    public var passageTime: Duration = .seconds(8)
     /// The design's limits.
     public init() {}
 

@@ -19,13 +19,12 @@ final class WebPassage: ChannelInboundHandler {
     /// What came before that.
     private var waiting: [ByteBuffer] = []
     private var isClosing = false
-    private var messagesWritten = 0
     private let onEnd: () -> Void
 
-    /// Messages that may come before the other end is connected: those that came with the request.
-    private static let waitingMaximum = 16
-    /// The first message of a relay is its hello. With the second one it has let the client in, or refused it and closes the connection.
-    private static let messagesUntilProven = 2
+    /// Messages that may come before the other end is connected. A client sends its hello, and waits for the relay's.
+    private static let waitingMaximum = 4
+    /// After this time the other relay has let the client in, or has closed the link: no proof and no join may take longer.
+    private static let provenTime: TimeAmount = .seconds(25)
 
     /// - Parameter onEnd: Called once, when no message comes any more.
     init(isClient: Bool, closingTime: TimeAmount, onEnd: @escaping () -> Void = {}) {
@@ -44,7 +43,11 @@ final class WebPassage: ChannelInboundHandler {
         for data in waiting { other.write(data) }
         waiting = []
         other.flush()
-        setReading(true)
+        setReading(other.context?.channel.isWritable ?? false)
+        context?.eventLoop.assumeIsolated().scheduleTask(in: Self.provenTime) { [weak self] in
+            guard let self, !isClosing else { return }
+            context?.triggerUserOutboundEvent(ConnectionWatch.Event.proven, promise: nil)
+        }
     }
 
     /// Whether it is read from.
@@ -64,7 +67,7 @@ final class WebPassage: ChannelInboundHandler {
 
     private func lost() {
         let other = unlink()
-        context = nil
+        (context, isClosing) = (nil, true)
         other?.close(.goingAway, "")
     }
 
@@ -117,10 +120,6 @@ final class WebPassage: ChannelInboundHandler {
         let frame = WebSocketFrame.message(
             data.readableBytesView, byteCount: data.readableBytes, maskKey: newMask, context.channel.allocator)
         context.write(wrapOutboundOut(frame), promise: nil)
-        messagesWritten += 1
-        if !isClient, messagesWritten == Self.messagesUntilProven {
-            context.triggerUserOutboundEvent(ConnectionWatch.Event.proven, promise: nil)
-        }
     }
 
     private func flush() { context?.flush() }

@@ -24,8 +24,6 @@ final class WebPassages: Sendable {
     private let logger: Logger
 
     private static let connectTime: TimeAmount = .seconds(5)
-    /// From the request of the client until the other relay's WebSocket is open.
-    private static let openingTime: TimeAmount = .seconds(8)
     /// What waits here overtakes nothing, so little may: a quarter of a second of speech. The kernel takes twice as much.
     private static let receiveBuffer = WebLinkLimits.kernelBacklogBytes
     private static let complaintInterval: Duration = .seconds(60)
@@ -54,25 +52,50 @@ final class WebPassages: Sendable {
         let loop = channel.eventLoop
         let time = TimeAmount(limits.closingTime)
         let worker = worker
-        let name = PassageName()
-        let near = WebPassage(isClient: false, closingTime: time) { worker.keep(name, end: nil) }
-        worker.keep(name) {
+        let opening = Opening()
+        let near = WebPassage(isClient: false, closingTime: time) {
+            worker.keep(opening, end: nil)
+            opening.end()
+        }
+        worker.keep(opening) {
             let code = WebLinkLimits.closeCodeBase + UInt16(RelayCloseCode.goingDown.rawValue)
             near.end(WebSocketErrorCode(codeNumber: Int(code)), RelayWebWorker.goingDown)
         }
         try channel.pipeline.syncOperations.addHandler(near)
-        near.setReading(false)
-        let far = NIOLoopBound(WebPassage(isClient: true, closingTime: time), eventLoop: loop)
-        let ends = NIOLoopBound((near: near, far: far.value), eventLoop: loop)
-        let opening = loop.scheduleTask(in: Self.openingTime) { [weak self] in
+        let ends = NIOLoopBound(
+            (near: near, far: WebPassage(isClient: true, closingTime: time), opening: opening), eventLoop: loop)
+        let timer = loop.scheduleTask(in: TimeAmount(limits.passageTime)) { [weak self] in
+            guard !ends.value.opening.isOver else { return }
             self?.fail(ends.value.near, address, "it does not answer")
         }
-        connect(far, target, address, on: loop).whenComplete { [weak self] result in
-            opening.cancel()
+        let opened = connect(
+            target, address, on: loop,
+            began: { ends.value.opening.channel = $0 },
+            add: { try $0.pipeline.syncOperations.addHandler(ends.value.far) })
+        opened.whenComplete { [weak self] result in
+            timer.cancel()
+            // Its client has gone meanwhile, or was told that this takes too long.
+            guard !ends.value.opening.isOver else { return }
             switch result {
-            case .success: ends.value.near.join(ends.value.far)
+            case .success:
+                ends.value.opening.isOver = true
+                ends.value.near.join(ends.value.far)
             case .failure(let error): self?.fail(ends.value.near, address, "\(error)")
             }
+        }
+    }
+
+    /// A WebSocket to the other relay that is not open yet. It names the passage for the worker.
+    private final class Opening {
+        var channel: (any Channel)?
+        /// Whether it is open, or is not to be any more.
+        var isOver = false
+
+        /// Nobody needs it any more.
+        func end() {
+            guard !isOver else { return }
+            isOver = true
+            channel?.close(promise: nil)
         }
     }
 
@@ -90,10 +113,16 @@ final class WebPassages: Sendable {
             metadata: ["relay": "\(address)", "why": "\(why)"])
     }
 
-    /// Opens the WebSocket at the other relay, behind which `far` stands then.
+    /// Opens a WebSocket at the other relay.
+    ///
+    /// - Parameters:
+    ///   - began: Gets its channel, which is to be closed if it does not open.
+    ///   - add: Adds what stands behind it.
     private func connect(
-        _ far: NIOLoopBound<WebPassage>, _ target: WebLinkTarget, _ address: WebLinkAddress, on loop: any EventLoop
+        _ target: WebLinkTarget, _ address: WebLinkAddress, on loop: any EventLoop,
+        began: @escaping @Sendable (any Channel) -> Void, add: @escaping @Sendable (any Channel) throws -> Void
     ) -> EventLoopFuture<Void> {
+        if address.hasTLS, tls == nil { return loop.makeFailedFuture(NoTLS()) }
         let limits = limits
         let opened = loop.makePromise(of: Void.self)
         let upgrader = NIOTypedWebSocketClientUpgrader<Void>(
@@ -101,7 +130,7 @@ final class WebPassages: Sendable {
         ) { channel, _ in
             channel.eventLoop.makeCompletedFuture {
                 try WebChannel.addFrames(to: channel, ofClient: false, limits)
-                try channel.pipeline.syncOperations.addHandler(far.value)
+                try add(channel)
             }
         }
         var onward = target
@@ -127,7 +156,8 @@ final class WebPassages: Sendable {
             .channelOption(.socketOption(.so_rcvbuf), value: .init(Self.receiveBuffer))
             .channelOption(.writeBufferWaterMark, value: .init(low: limits.writeBuffer / 4, high: limits.writeBuffer))
             .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
+                began(channel)
+                return channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
                     if let tls {
                         try pipeline.addHandler(NIOSSLClientHandler(context: tls, serverHostname: address.serverName))
@@ -146,8 +176,10 @@ final class WebPassages: Sendable {
         var description: String { "what is there takes no links" }
     }
 
-    /// A passage, for the worker.
-    private final class PassageName {}
+    /// This machine's TLS cannot be used.
+    private struct NoTLS: Error, CustomStringConvertible {
+        var description: String { "TLS cannot be used" }
+    }
 }
 
 extension WebLinkAddress {

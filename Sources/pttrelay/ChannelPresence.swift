@@ -3,6 +3,7 @@ import Cryptography
 import RelayCluster
 import RelayProtocol
 import RelayServer
+import RelayStore
 import Vocabulary
 
 /// What the relay that serves a channel knows of its members now.
@@ -30,17 +31,9 @@ enum PresenceQuestion: Codable, Equatable {
     /// Nobody's.
     case count
     /// These members'.
-    case members([String])
+    case members(Set<String>)
     /// Those of members that an operator may mean by this text; see `RelayStore.member`.
     case meant(String)
-
-    fileprivate func includes(_ id: String, _ name: String) -> Bool {
-        switch self {
-        case .count: false
-        case .members(let ids): ids.contains(id)
-        case .meant(let text): name == text || id.hasPrefix(text.lowercased())
-        }
-    }
 
     /// The most names in an answer. Of more members with one name none is meant.
     fileprivate static let namesMaximum = AdministrationLimits.membersPerResponse
@@ -53,11 +46,25 @@ extension Registrar {
         let others = channels.filter { found[$0] == nil }
         guard let part, !others.isEmpty else { return found }
         let request = ClusterRequest.presence(channels: others.map(\.description), question)
-        for answer in await part.node.askOthers(request.bytes).answers {
+        for answer in await part.node.askOthers(request.bytes).all {
             guard case .presence(let theirs)? = ClusterResponse(bytes: answer) else { continue }
             for (text, presence) in theirs { if let channel = ChannelID(text) { found[channel] = presence } }
         }
         return found
+    }
+
+    /// Whether a member is among those that are asked for.
+    private func asked(
+        _ question: PresenceQuestion, of channel: ChannelID
+    ) -> (_ id: String, _ name: String) -> Bool {
+        switch question {
+        case .count: return { _, _ in false }
+        case .members(let ids): return { id, _ in ids.contains(id) }
+        case .meant(let text):
+            // One that has enrolled by this name may have another one now.
+            let enrolled = Set(((try? store.members(called: text, of: channel)) ?? []).map(\.description))
+            return { id, name in name == text || enrolled.contains(id) }
+        }
     }
 
     /// The same for those that this relay serves.
@@ -67,9 +74,10 @@ extension Registrar {
         for channel in channels where owns(channel) {
             guard let now = await server.statistics(of: channel) else { continue }
             var presence = ChannelPresence(count: now.members.count)
+            let asked = asked(question, of: channel)
             for member in now.members {
                 let (id, name) = (member.id.description, member.name.text)
-                if presence.names.count < PresenceQuestion.namesMaximum, question.includes(id, name) {
+                if presence.names.count < PresenceQuestion.namesMaximum, asked(id, name) {
                     presence.names[id] = name
                 }
                 if member.isTalking {

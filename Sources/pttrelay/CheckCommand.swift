@@ -103,10 +103,17 @@ struct CheckCommand: ParsableCommand {
             let place = web.place(port: web.listen.port).map { ", in links as \($0)" } ?? ""
             lines.append("takes links over TLS on TCP \(web.listen.text)\(place)")
             if !web.hasTLS {
-                lines.append("leaves TLS to a reverse proxy: keep TCP \(web.listen.text) closed for everybody else")
+                lines.append(
+                    "leaves TLS to a reverse proxy: keep TCP \(web.listen.text) closed for everybody else"
+                        + (settings.cluster == nil ? "" : ", except the other relays of the cluster"))
             } else if web.files == nil {
                 lines.append("warning: browsers do not trust the certificate that the relay makes; name one in [web]")
             }
+        }
+        if settings.cluster != nil, settings.web?.listen.isLoopback == true {
+            lines.append(
+                "warning: where all relays of the cluster serve, other ones cannot pass links over TLS on to this one: 'listen' in [web] is "
+                    + "an address of this machine only")
         }
         if let api = settings.api {
             lines.append("serves the API on TCP \(api.listen.text)")

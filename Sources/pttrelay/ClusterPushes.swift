@@ -94,11 +94,13 @@ extension Registrar {
     nonisolated func push(_ request: PushRequest, _ server: RelayServer, _ node: ClusterNode) async -> PushVerdict {
         let own = ClusterPushVerdict(await server.push(request), at: .now)
         guard own != .sent else { return own.verdict(at: .now) }
-        let (answers, isSettled) = await node.askOthers(ClusterRequest.push(ClusterPush(request)).bytes)
-        let others = answers.compactMap { answer -> ClusterPushVerdict? in
+        let answers = await node.askOthers(ClusterRequest.push(ClusterPush(request)).bytes)
+        let others = answers.all.compactMap { answer -> ClusterPushVerdict? in
             if case .push(let verdict)? = ClusterResponse(bytes: answer) { verdict } else { nil }
         }
-        return ClusterPushVerdict.together([own] + others, isSettled: isSettled && others.count == answers.count)
-            .verdict(at: .now)
+        return ClusterPushVerdict.together(
+            [own] + others, isSettled: answers.isSettled && answers.areAll && others.count == answers.all.count
+        )
+        .verdict(at: .now)
     }
 }

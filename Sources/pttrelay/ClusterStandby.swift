@@ -61,6 +61,8 @@ struct ClusterStandby {
         case .shares(.removed): return "the other relays of the cluster have taken over what this one served; \(again)"
         case .shares(.leaseLost):
             return "NATS has not answered for so long that other relays may serve what this one does; \(again)"
+        case .shares(.forked):
+            return "the NATS servers have lost a part of the table of shares, so relays disagree about it; \(again)"
         case .shares(.tooMany): return "the cluster has \(ShareTable.nodesMaximum) relays, and takes no more"
         case .fenced: return "another relay of the cluster writes the records now; \(again)"
         case .records(let why): return "this relay cannot write the records of its cluster: \(why)"

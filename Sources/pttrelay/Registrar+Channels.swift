@@ -28,24 +28,24 @@ extension Registrar {
     }
 
     func channel(_ reference: ChannelReference) async throws -> AdministrationResponse {
-        let channel = try record(reference)
-        let present = await presence(of: [channel.id], .count)[channel.id]
-        var line = try line(channel, present)
+        // Another command may remove it while other relays are asked.
+        let summary = try summary(try record(reference))
+        let present = await presence(of: [summary.channel.id], .count)[summary.channel.id]
+        var line = line(summary, present)
         line.talkers = present?.talkers
         return .channel(line)
     }
 
     func line(_ channel: ChannelRecord) async throws -> AdministrationResponse.ChannelLine {
-        try line(channel, await presence(of: [channel.id], .count)[channel.id])
+        let present = await ownPresence(of: [channel.id], .count)[channel.id]
+        return line(try summary(channel), present)
     }
 
-    private func line(
-        _ channel: ChannelRecord, _ presence: ChannelPresence?
-    ) throws -> AdministrationResponse.ChannelLine {
+    private func summary(_ channel: ChannelRecord) throws -> ChannelSummary {
         guard let summary = try store.channelSummary(of: channel.id, now: clock()) else {
             throw RelayStoreError.noChannel(channel.id)
         }
-        return line(summary, presence)
+        return summary
     }
 
     private func line(

@@ -14,42 +14,45 @@ extension Registrar {
         let start = after.flatMap { Hexadecimal.decode($0) }.flatMap { MemberID(bytes: $0) }
         let limit = min(limit ?? .max, AdministrationLimits.membersPerResponse)
         let found = try store.members(of: channel.id, after: start, limit: limit + 1)
-        let present = await presence(of: found.prefix(limit), on: channel)
+        let ids = Set(found.prefix(limit).map(\.id.description))
+        let present = await presence(of: [channel.id], .members(ids))[channel.id]
         let lines = found.prefix(limit).map { $0.line(present) }
         return .members(lines, next: found.count > limit ? lines.last?.id : nil)
     }
 
     func member(_ reference: ChannelReference, _ text: String) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        return .member(try await meant(text, of: channel).line)
+        let present = await presence(of: [channel.id], .meant(text))[channel.id]
+        return .member(try meant(text, of: channel, present).line)
     }
 
     /// The member that an operator means, and what is told of it.
     private func meant(
-        _ text: String, of channel: ChannelRecord, tag: String? = nil
-    ) async throws -> (member: MemberRecord, line: AdministrationResponse.MemberLine) {
-        let called = await presence(of: [channel.id], .meant(text))[channel.id]
-        let member = try store.member(text, of: channel.id, connected: called?.members ?? [:])
-        let line = await line(member, of: channel)
+        _ text: String, of channel: ChannelRecord, _ present: ChannelPresence?, tag: String? = nil
+    ) throws -> (member: MemberRecord, line: AdministrationResponse.MemberLine) {
+        let member = try store.member(text, of: channel.id, connected: present?.members ?? [:])
+        let line = member.line(present)
         if let tag, line.tag != tag { throw RelayStoreError.changedSince("the member '\(text)'") }
         return (member, line)
     }
 
-    private func line(
-        _ member: MemberRecord, of channel: ChannelRecord
-    ) async -> AdministrationResponse.MemberLine { member.line(await presence(of: [member], on: channel)) }
-
-    private func presence(
-        of members: some Sequence<MemberRecord>, on channel: ChannelRecord
-    ) async -> ChannelPresence? {
-        await presence(of: [channel.id], .members(members.map(\.id.description)))[channel.id]
+    /// Who is on the channel of the member that a change is about; nil: it is about none.
+    func presence(neededBy request: AdministrationRequest) async -> ChannelPresence? {
+        switch request {
+        case .changeMember(let channel, let text, _, _), .revoke(let channel, let text, _, _),
+            .readmit(let channel, let text, _):
+            guard let id = try? record(channel).id else { return nil }
+            return await presence(of: [id], .meant(text))[id]
+        default: return nil
+        }
     }
 
     func revoke(
-        _ reference: ChannelReference, _ text: String, keepingInvitation: Bool, _ tag: String?
+        _ reference: ChannelReference, _ text: String, keepingInvitation: Bool, _ tag: String?,
+        _ present: ChannelPresence?
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let (member, line) = try await meant(text, of: channel, tag: tag)
+        let (member, line) = try meant(text, of: channel, present, tag: tag)
         let outcome: Revocation
         do throws(RelayStoreError) {
             outcome = try store.revoke(
@@ -108,21 +111,22 @@ extension Registrar {
 
     /// The same for a member only that was not removed.
     func changeMember(
-        _ reference: ChannelReference, _ text: String, _ change: MemberChange, _ tag: String?
+        _ reference: ChannelReference, _ text: String, _ change: MemberChange, _ tag: String?,
+        _ present: ChannelPresence?
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let member = try await meant(text, of: channel, tag: tag).member
+        let member = try meant(text, of: channel, present, tag: tag).member
         guard member.revokedAt == nil else { throw RelayStoreError.memberRemoved(text) }
-        return .member(await line(try await readmit(member, to: channel, change), of: channel))
+        return .member(try await readmit(member, to: channel, change).line(present))
     }
 
     /// Lets a member that was removed come again, or changes what one may do.
     func readmit(
-        _ reference: ChannelReference, _ text: String, _ change: MemberChange
+        _ reference: ChannelReference, _ text: String, _ change: MemberChange, _ present: ChannelPresence?
     ) async throws -> AdministrationResponse {
         let channel = try record(reference)
-        let member = try await meant(text, of: channel).member
-        return .member(await line(try await readmit(member, to: channel, change), of: channel))
+        let member = try meant(text, of: channel, present).member
+        return .member(try await readmit(member, to: channel, change).line(present))
     }
 
     private func readmit(
@@ -145,16 +149,15 @@ extension Registrar {
     func status() async throws -> AdministrationResponse {
         var status = try await ownStatus()
         if let part {
-            let (answers, isAll) = await part.node.askOthers(ClusterRequest.status.bytes)
-            var isUnderstood = true
-            for answer in answers {
+            let answers = await part.node.askOthers(ClusterRequest.status.bytes)
+            status.isPartial = !answers.areAll
+            for answer in answers.all {
                 guard case .status(let other)? = ClusterResponse(bytes: answer) else {
-                    isUnderstood = false
+                    status.isPartial = true
                     continue
                 }
                 status.add(other)
             }
-            status.isPartial = !isAll || !isUnderstood
         }
         return .status(status)
     }

@@ -197,7 +197,11 @@ actor Registrar {
                 throw RelayStateError(description: "the answer cannot be read", mayPass: true)
             }
         }
-        return try await inTurn { try await $0.carryOut(request) }
+        // A command that changes nothing needs no turn. For another one, other relays are asked before it: they may take their time, and
+        // shares move in turns as well.
+        guard request.changesRecords else { return try await carryOut(request, nil) }
+        let present = await presence(neededBy: request)
+        return try await inTurn { try await $0.carryOut(request, present) }
     }
 
     private static func words(_ standing: ClusterNode.Standing) -> String {
@@ -214,7 +218,10 @@ actor Registrar {
         return isServing ? .done : .failed("the relay accepts no members: it is starting or draining")
     }
 
-    private func carryOut(_ request: AdministrationRequest) async throws -> AdministrationResponse {
+    /// - Parameter present: Who is on the channel of the member that a change is about.
+    private func carryOut(
+        _ request: AdministrationRequest, _ present: ChannelPresence?
+    ) async throws -> AdministrationResponse {
         switch request {
         case .invite(let channel, let terms, let key, let retry): try await invite(channel, terms, key, retry)
         case .invitations(let channel, let before, let limit): try invitations(channel, before, limit)
@@ -230,12 +237,12 @@ actor Registrar {
         case .members(let channel, let after, let limit): try await members(channel, after, limit)
         case .member(let channel, let text): try await member(channel, text)
         case .changeMember(let channel, let member, let change, let tag):
-            try await changeMember(channel, member, change, tag)
+            try await changeMember(channel, member, change, tag, present)
         case .revoke(let channel, let member, let keeps, let tag):
-            try await revoke(channel, member, keepingInvitation: keeps, tag)
+            try await revoke(channel, member, keepingInvitation: keeps, tag, present)
         case .withdraw(let channel, let number): try withdraw(number, try record(channel))
         case .revokeInvited(let channel, let number): try await revokeInvited(channel, number)
-        case .readmit(let channel, let member, let change): try await readmit(channel, member, change)
+        case .readmit(let channel, let member, let change): try await readmit(channel, member, change, present)
         }
     }
 }

@@ -221,7 +221,7 @@ struct RunCommand: ParsableCommand {
         configuration.limits = settings.limits
         StartNeeds(
             connections: settings.limits.connections, keptBytes: settings.limits.keptBytes,
-            hasLinks: settings.web != nil
+            hasLinks: settings.web != nil, mayPassOn: shares != nil
         ).check(logger)
         configuration.timers = settings.timers
         configuration.workers = settings.workers

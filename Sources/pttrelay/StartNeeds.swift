@@ -19,11 +19,13 @@ struct StartNeeds: Equatable {
     var keptBytes: Int
     /// Links over TLS count as connections, and each needs a descriptor. QUIC's need none.
     var hasLinks: Bool
+    /// Links may be passed on to other relays of a cluster, which takes a second descriptor.
+    var mayPassOn = false
 
     /// Bytes of memory if all connections are taken.
     var memory: Int { connections * Self.connectionBytes + keptBytes }
     /// Descriptors, if all connections are links over TLS.
-    var descriptors: Int { hasLinks ? connections + Self.otherDescriptors : Self.otherDescriptors }
+    var descriptors: Int { Self.otherDescriptors + (hasLinks ? connections * (mayPassOn ? 2 : 1) : 0) }
 
     /// As many connections as suit a machine with so much memory: half of it is for other things. Nil: not known.
     static func standardConnections(memory: Int?) -> Int {
@@ -42,8 +44,9 @@ struct StartNeeds: Equatable {
         }
         if let descriptors, descriptors < self.descriptors {
             sentences.append(
-                "[limits] allows \(connections) connections, and each link over TLS needs a file descriptor, but the relay "
-                    + "may open \(descriptors): raise LimitNOFILE of the service (ulimit -n), or lower 'connections'")
+                "[limits] allows \(connections) connections, and each link over TLS needs \(mayPassOn ? "two file descriptors" : "a file descriptor"), but the "
+                    + "relay may open \(descriptors): raise LimitNOFILE of the service (ulimit -n), or lower 'connections'"
+            )
         }
         return sentences
     }

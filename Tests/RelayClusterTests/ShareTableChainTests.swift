@@ -20,14 +20,105 @@ import Testing
         var chain = ShareTableChain()
         chain.take(message("a", over: 0), at: 1)
         chain.take(message("b", over: 0), at: 2)
-        chain.take(message("c", over: 2), at: 3)
+        chain.take(nil, at: 3)
         #expect(chain.accepted == 1 && chain.table == table("a"))
         chain.take(nil, at: 4)
         chain.take(message("d", over: 1), at: 5)
         chain.take(message("e", over: 1), at: 6)
         #expect(chain.accepted == 5 && chain.table == table("d") && chain.seen == 6)
         chain.take(message("f", over: 5), at: 6)
-        #expect(chain.accepted == 5, "it was looked at")
+        #expect(chain.accepted == 5 && !chain.isForked, "it was looked at")
+        // Nobody takes one that came too late for the last that counts, who has read the same.
+        chain.take(message("g", over: 6), at: 7)
+        #expect(chain.isForked)
+    }
+
+    /// A relay that reads the stream, and writes over what counts for it.
+    private struct Relay {
+        let name: String
+        var chain = ShareTableChain()
+
+        mutating func read(_ stream: [(sequence: UInt64, message: ShareTableMessage?)]) {
+            for (sequence, message) in stream { chain.take(message, at: sequence) }
+        }
+
+        func next(_ table: ShareTable) -> ShareTableMessage {
+            ShareTableMessage(over: chain.accepted, parent: chain.digest, table: table)
+        }
+    }
+
+    @Test func `relays that have read different messages notice it, and agree when they begin anew`() {
+        var random = SeededGenerator(seed: SeededGenerator.seed())
+        var noticed = 0
+        for _ in 0..<200 {
+            var relays = ["a", "b", "c"].map { Relay(name: $0) }
+            var stream: [(sequence: UInt64, message: ShareTableMessage?)] = []
+            func write(_ writer: Int, _ number: Int) {
+                let message = relays[writer].next(table("\(relays[writer].name) \(number)"))
+                stream.append(((stream.last?.sequence ?? 0) + 1, message))
+            }
+            for number in 0..<40 {
+                write(Int.random(in: 0..<3, using: &random), number)
+                // Some read now and then, and find all that came meanwhile.
+                for index in relays.indices where Int.random(in: 0..<2, using: &random) == 0 {
+                    relays[index].read(stream)
+                }
+            }
+            for index in relays.indices { relays[index].read(stream) }
+            let agree = relays.allSatisfy { !$0.chain.isForked && $0.chain.accepted == relays[0].chain.accepted }
+            #expect(agree)
+            // One reads a message that the servers lose. Another one takes its place, or none does.
+            write(0, 100)
+            relays[0].read(stream)
+            let lost = stream.removeLast()
+            if Int.random(in: 0..<2, using: &random) == 0 { write(1, 101) } else { stream.append((lost.sequence, nil)) }
+            relays[1].read(stream)
+            relays[2].read(stream)
+            for number in 102..<108 {
+                for writer in relays.indices.shuffled(using: &random) where !relays[writer].chain.isForked {
+                    write(writer, number)
+                    for index in relays.indices { relays[index].read(stream) }
+                }
+            }
+            // The one that disagrees with two others knows it, or they do.
+            let forked = relays.filter(\.chain.isForked)
+            if !forked.isEmpty { noticed += 1 }
+            let goOn = relays.filter { !$0.chain.isForked }
+            #expect(Set(goOn.map(\.chain.digest)).count <= 1, "\(goOn.map(\.chain.accepted))")
+            // Who begins anew finds what the others go on with.
+            var late = ShareTableChain()
+            let isFound = late.begin(stream)
+            let isCertain = isFound && !late.isForked
+            #expect(isCertain)
+            if let one = goOn.first {
+                let isSame = late.accepted == one.chain.accepted && late.table == one.chain.table
+                #expect(isSame)
+            }
+            // Whoever looks at all of it again, as after a long gap, finds out as well, or goes on with that.
+            for var relay in relays {
+                _ = relay.chain.begin(stream)
+                let agrees = relay.chain.isForked || relay.chain.accepted == late.accepted
+                #expect(agrees)
+            }
+        }
+        #expect(noticed == 200, "\(noticed)")
+    }
+
+    @Test func `whoever begins finds those that wrote last, behind what the servers have lost`() {
+        var writer = Relay(name: "a")
+        var stream: [(sequence: UInt64, message: ShareTableMessage?)] = []
+        for number in 0..<60 {
+            stream.append((UInt64(number + 1), writer.next(table("a \(number)"))))
+            writer.read(stream)
+        }
+        for gap in [10, 30, 58] as [UInt64] {
+            var late = ShareTableChain()
+            let isFound = late.begin(stream.filter { $0.sequence != gap })
+            #expect(isFound && late.accepted == 60 && late.table == table("a 59"))
+        }
+        var whole = ShareTableChain()
+        let isFound = whole.begin([])
+        #expect(isFound && whole.accepted == 0 && whole.table == nil)
     }
 
     @Test func `whoever begins finds what counts, wherever the stream begins now`() {

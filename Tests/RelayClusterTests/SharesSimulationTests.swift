@@ -166,7 +166,7 @@ private struct SharesWorld {
             switch reason {
             case .removed: removed += 1
             case .leaseLost: lost += 1
-            case .tooMany: break
+            case .tooMany, .forked: break
             }
             stop(number)
         }

@@ -230,6 +230,52 @@ import Vocabulary
         await cluster.stop()
     }
 
+    @Test func `who is connected is known at each relay`() async throws {
+        let cluster = try await Cluster()
+        let (relay, other) = (cluster.relays[0], cluster.relays[1])
+        let name = try await cluster.channel(at: relay)
+        let (link, identity) = (try await relay.link(to: name), try Identity(generating: "ada"))
+        let before = try await Device("Ada", link, identity: identity)
+        try await before.isReady()
+        await before.client.leave()
+        // She has another name now.
+        let device = try await Device("Bea", link, identity: identity)
+        try await device.isReady()
+        try await Self.eventually("both relays have the member") {
+            try await (relay.channel(name).members, other.channel(name).members) == (1, 1)
+        }
+        for asked in [relay, other] {
+            for text in ["Ada", "Bea", device.id.description, String(device.id.description.prefix(6))] {
+                guard
+                    case .member(let line) = try await asked.registrar.perform(
+                        .member(channel: .named(name), member: text))
+                else { continue }
+                #expect(line.name == "Ada" && line.nameNow == "Bea" && line.isConnected == true, "\(text)")
+            }
+            guard
+                case .members(let lines, nil) = try await asked.registrar.perform(
+                    .members(channel: .named(name), after: nil))
+            else { continue }
+            #expect(lines.map(\.nameNow) == ["Bea"])
+            guard case .status(let status) = try await asked.registrar.perform(.status) else { continue }
+            #expect(status.members == 1 && status.channels == 16 && status.isPartial == false)
+        }
+        // A change by the name that she has now, at the relay that does not serve the channel.
+        let change = try await other.registrar.perform(
+            .changeMember(channel: .named(name), member: "Bea", MemberChange(priority: 7)))
+        guard case .member(let changed) = change else {
+            Issue.record("\(change)")
+            return
+        }
+        #expect(changed.priority == 7 && changed.nameNow == "Bea")
+        // Without the other relay what is on it is not known.
+        relay.end.expect()
+        await relay.server.stop()
+        guard case .status(let status) = try await other.registrar.perform(.status) else { return }
+        #expect(status.isPartial == true && status.members == 0)
+        await cluster.stop()
+    }
+
     @Test func `a change at one relay is there at once, and at the other one soon`() async throws {
         let cluster = try await Cluster()
         for (number, relay) in cluster.relays.enumerated() {

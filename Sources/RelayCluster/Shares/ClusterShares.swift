@@ -65,7 +65,9 @@ public actor ClusterShares {
     }
 
     /// Whether the relay has all records.
-    func note(follows: Bool) { take(.follows(follows)) }
+    ///
+    /// - Parameter epoch: The last one in which a relay has written them.
+    func note(follows: Bool, epoch: UInt64) { take(.follows(follows, epoch: epoch)) }
 
     /// The answer to `SharesStateMachine.Action.pause`.
     public func paused(_ busy: [Int: Set<ChannelID>]) {
@@ -121,6 +123,7 @@ public actor ClusterShares {
             case .success((let table, let revision)):
                 shares.note(nil)
                 shares.take(.read(table, revision: revision))
+            case .failure(ClusterError.sharesForked): shares.take(.forked)
             case .failure(let error):
                 shares.note(error)
                 shares.take(.readFailed)
@@ -137,6 +140,7 @@ public actor ClusterShares {
                 shares.note(nil)
                 shares.take(.written(revision: revision))
             case .success(nil): shares.take(.refused)
+            case .failure(ClusterError.sharesForked): shares.take(.forked)
             case .failure(let error):
                 shares.note(error)
                 shares.take(.writeFailed)

@@ -123,11 +123,14 @@ public struct ShareTable: Codable, Equatable, Sendable {
     /// - Parameters:
     ///   - leaving: A relay that goes.
     ///   - preferred: The one that is surely there, since it writes the table.
-    mutating func assignWriter(insteadOf leaving: String? = nil, preferring preferred: String) {
+    ///   - epoch: The last one in which a relay has written records, as far as is known.
+    mutating func assignWriter(
+        insteadOf leaving: String? = nil, preferring preferred: String, after epoch: UInt64 = 0
+    ) {
         if let writer, writer.incarnation != leaving, node(writer.incarnation) != nil { return }
         let ready = nodes.filter { $0.isReady && $0.incarnation != leaving }
         guard let next = ready.first(where: { $0.incarnation == preferred }) ?? ready.first else { return }
-        writer = Writer(incarnation: next.incarnation, epoch: (writer?.epoch ?? 0) &+ 1)
+        writer = Writer(incarnation: next.incarnation, epoch: max(writer?.epoch ?? 0, epoch) &+ 1)
     }
 
     mutating func give(_ share: Int, to incarnation: String) {

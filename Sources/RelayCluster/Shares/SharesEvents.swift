@@ -56,10 +56,12 @@ extension SharesStateMachine {
         case refused
         /// It cannot be written; or it was, and nobody knows.
         case writeFailed
+        /// Other relays have read another table: servers have lost a part of the stream.
+        case forked
         /// No process has that relay's port.
         case portClosed(incarnation: String)
-        /// Whether this relay has all records.
-        case follows(Bool)
+        /// Whether this relay has all records, and the last epoch in which a relay has written some.
+        case follows(Bool, epoch: UInt64 = 0)
         /// The answer to `Action.pause`: the channels on which somebody talks, by their share.
         case paused([Int: Set<String>])
         /// A channel that somebody talked on has gone to its new owner.
@@ -80,6 +82,8 @@ extension SharesStateMachine {
         case leaseLost
         /// The cluster has too many relays.
         case tooMany
+        /// Others have read another table.
+        case forked
     }
 
     /// What is to be done.

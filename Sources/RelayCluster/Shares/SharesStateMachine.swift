@@ -45,6 +45,8 @@ public struct SharesStateMachine: Sendable {
     private var hasStarted = false
     private var hasEnded = false
     private var isReady = false
+    /// The last epoch in which a relay has written records, as far as is known: the table may have been lost since.
+    private var recordEpoch: UInt64 = 0
     /// When its entry was written last, as far as is known, counted from when that was asked for; nil: it has none yet.
     private var heldAt: Instant?
     private var votes: ShareVotes
@@ -143,10 +145,12 @@ public struct SharesStateMachine: Sendable {
             askAt = now + timers.retry
             cancelOverdue(at: now)
             return []
+        case .forked: return end(.forked)
         case .portClosed(let incarnation):
             closed.insert(incarnation)
             return askNow(at: now)
-        case .follows(let follows):
+        case .follows(let follows, let epoch):
+            recordEpoch = max(recordEpoch, epoch)
             guard isReady != follows else { return [] }
             isReady = follows
             return askNow(at: now)
@@ -235,7 +239,8 @@ public struct SharesStateMachine: Sendable {
             }
         }
         wanted.assignFree()
-        wanted.assignWriter(insteadOf: releasedBy == nil ? nil : own.incarnation, preferring: own.incarnation)
+        wanted.assignWriter(
+            insteadOf: releasedBy == nil ? nil : own.incarnation, preferring: own.incarnation, after: recordEpoch)
         return wanted
     }
 

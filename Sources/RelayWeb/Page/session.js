@@ -217,7 +217,7 @@ export class Session {
   // Control messages.
 
   #message(message, now) {
-    // Which relay serves the channel now, the one that takes the next link knows.
+    // The relay that takes the next link knows which one serves the channel now. This one closes the link.
     if (!message || message.kind === "successor") return;
     const isBefore = this.link.state === "joining";
     if (isBefore !== (message.kind === "welcome" || message.kind === "joinRefused")) {

@@ -162,9 +162,10 @@ final class SimulatedShares: FleetCluster {
         guard node.chain.accepted == revision else {
             return node.later(after: .milliseconds(1)) { $0.take(.refused) }
         }
+        let message = ShareTableMessage(over: revision, parent: node.chain.digest, table: table)
         ask(node, orElse: .writeFailed, isWrite: true) { [self] in
             last += 1
-            messages.append((last, ShareTableMessage(over: revision, table: table)))
+            messages.append((last, message))
             if messages.count > ShareTableChain.messagesKept { messages.removeFirst() }
             chain.take(messages.last?.message, at: last)
             let sequence = last
@@ -175,6 +176,9 @@ final class SimulatedShares: FleetCluster {
 
     /// A node reads what it has not read of the stream, as `ShareTableStream` does.
     private func follow(_ node: SharesNode) -> Bool {
+        defer {
+            if node.chain.isForked { world.fail("I4", "\(node.relay.name) has read another table than others") }
+        }
         let seen = node.chain.seen
         guard last > seen else { return true }
         if seen > 0, last - seen <= 100 {

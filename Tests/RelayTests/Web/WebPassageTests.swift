@@ -45,11 +45,12 @@ import WebTestSupport
         {
             let sockets = sockets
             other = try await ScriptedWebServer(behaviour, identity: Self.identity) { sockets.add(($0, $1)) }
+            var configuration = WebEndpointConfiguration(
+                listenAddress: "127.0.0.1", listenPort: 0,
+                certificate: (Self.identity.certificatePEM, Self.identity.pem))
+            configuration.limits.passageTime = .seconds(1)
             let endpoint = try WebEndpoint(
-                configuration: WebEndpointConfiguration(
-                    listenAddress: "127.0.0.1", listenPort: 0,
-                    certificate: (Self.identity.certificatePEM, Self.identity.pem)), identity: Self.identity,
-                logger: log.logger)
+                configuration: configuration, identity: Self.identity, logger: log.logger)
             self.endpoint = endpoint
             let place = try #require(WebLinkAddress("wss://127.0.0.1:\(other.port)"))
             endpoint.setPlaces((0..<ChannelID.shareCount).map { $0 == 7 ? place : nil })
@@ -108,21 +109,70 @@ import WebTestSupport
                 [1, 125, 126, WebLinkLimits.messageBytes]
                 + (0..<200).map { _ in Int.random(in: 1...9_000, using: &random) }
             let messages = lengths.map { length in (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ length) } }
-            world.perform { for message in messages { client.send(message) } }
             let there = try await world.socket()
+            world.perform { for message in messages { client.send(message) } }
             _ = try await told.first { _ in
                 world.sockets.all.count { if case .message = $0.1 { true } else { false } } == messages.count
                     ? true : nil
             }
             let came = world.sockets.all.compactMap { if case .message(let bytes) = $0.1 { bytes } else { nil } }
             #expect(came == messages)
-            // A slow reader: the other relay's frames wait in the kernel, and none is lost.
             for message in messages { there.send(message, fragments: 4_000) }
             _ = try await told.first { _ in
                 told.all.count { if case .message = $0 { true } else { false } } == messages.count ? true : nil
             }
             #expect(told.all.compactMap { if case .message(let bytes) = $0 { bytes } else { nil } } == messages)
             #expect(world.other.targets == ["/pttd/1?share=7&passed-on"])
+        }
+    }
+
+    @Test func `a slow reader keeps its sender waiting, and gets everything`() async throws {
+        try await inWorld { world in
+            let (client, told) = world.connect()
+            _ = try await told.first { $0 == .opened ? true : nil }
+            let there = try await world.socket()
+            there.read(false)
+            let message = [UInt8](repeating: 7, count: 16_000)
+            let count = 1_000
+            // The client's own queue takes what the kernel and the relay do not: 16 MB are more than both keep.
+            world.perform { for _ in 0..<count { client.send(message) } }
+            try await Task.sleep(for: .milliseconds(500))
+            func came() -> Int { world.sockets.all.count { if case .message = $0.1 { true } else { false } } }
+            let before = came()
+            #expect(before < 20, "\(before)")
+            there.read(true)
+            _ = try await told.first { _ in came() == count ? true : nil }
+        }
+    }
+
+    @Test func `a client that says more than its hello before the other relay answers is closed`() async throws {
+        try await inWorld(.silentTLS) { world in
+            let (client, told) = world.connect()
+            _ = try await told.first { $0 == .opened ? true : nil }
+            world.perform { for _ in 0..<5 { client.send([1]) } }
+            #expect(try await end(told) == .closed(code: 1_008, reason: ""))
+            try await eventually("nobody asks any more") { world.other.connectionCount == 0 }
+        }
+    }
+
+    @Test func `a client that goes while the other relay does not answer leaves nothing there`() async throws {
+        for behaviour in [ScriptedWebServer.Behaviour.silentTCP, .silentTLS] {
+            try await inWorld(behaviour) { world in
+                let (client, told) = world.connect()
+                _ = try await told.first { $0 == .opened ? true : nil }
+                try await eventually("it is asked") { world.other.connectionCount == 1 }
+                world.perform { client.close(code: 4_000, reason: "") }
+                try await eventually("nobody asks any more") { world.other.connectionCount == 0 }
+                #expect(world.log.lines.allSatisfy { !$0.contains("cannot be passed on") })
+            }
+        }
+    }
+
+    private func eventually(_ what: String, _ condition: () -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while !condition() {
+            guard ContinuousClock.now < deadline else { throw TimedOut(description: what) }
+            try await Task.sleep(for: .milliseconds(2))
         }
     }
 
@@ -213,6 +263,7 @@ import WebTestSupport
                 withExtendedLifetime(client) {}
             }
             #expect(world.log.lines.count { $0.contains("cannot be passed on") } == 1, "\(world.log.lines)")
+            try await eventually("what did not open is closed") { world.other.connectionCount == 0 }
         }
     }
 }

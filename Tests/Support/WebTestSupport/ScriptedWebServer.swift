@@ -85,6 +85,10 @@ public final class ScriptedWebServer: Sendable {
     private let listener: any Channel
     private let group: MultiThreadedEventLoopGroup
     private let requests = Mutex<[HTTPRequestHead]>([])
+    private let connections = Counter()
+
+    /// How many connections there are.
+    public var connectionCount: Int { connections.value.withLock { $0 } }
 
     /// The requests that came.
     public var heads: [HTTPRequestHead] { requests.withLock { $0 } }
@@ -105,10 +109,13 @@ public final class ScriptedWebServer: Sendable {
         tls.applicationProtocols = ["http/1.1"]
         let context = try NIOSSLContext(configuration: tls)
         let note = Box<ScriptedWebServer>()
+        let connections = connections
         listener = try await ServerBootstrap(group: group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
+                connections.value.withLock { $0 += 1 }
+                channel.closeFuture.whenComplete { _ in connections.value.withLock { $0 -= 1 } }
+                return channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
                     switch behaviour {
                     case .silentTCP: break
@@ -148,6 +155,10 @@ public final class ScriptedWebServer: Sendable {
         try? await listener.close()
         try? await group.shutdownGracefully()
     }
+}
+
+private final class Counter: Sendable {
+    let value = Mutex(0)
 }
 
 private final class Box<Value: AnyObject & Sendable>: Sendable {
