@@ -149,6 +149,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case nameTaken(String)
     /// The table of shares cannot be read.
     case unreadableShares
+    /// A part of the table of shares is not there.
+    case incompleteShares
     /// The NATS servers have lost a part of the table of shares.
     case sharesForked
     /// A message of the log cannot be read.
@@ -179,6 +181,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
         case .unreadableShares:
             "the table of the cluster's shares was written by a later version of pttrelay, or by something else; install the version that "
                 + "the other nodes have"
+        case .incompleteShares:
+            "a part of the table of the cluster's shares is not there; the NATS servers may look for a leader"
         case .sharesForked:
             "the NATS servers have lost a part of the table of the cluster's shares; relays that disagree about it begin anew"
         case .unreadable(let position):

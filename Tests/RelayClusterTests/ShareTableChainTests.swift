@@ -145,6 +145,37 @@ import Testing
         #expect(!isFound)
     }
 
+    @Test func `a relay waits for a message that is missing, and goes on without it when it is lost`() async throws {
+        let server = try NATSServer()
+        let configuration = ClusterConfiguration(
+            name: "test", node: "a", nats: server.options, place: "127.0.0.1:9", replicas: 1, logBytesMaximum: 8 << 20)
+        let connection = try NATSConnection(server.options)
+        try connection.add(configuration.shares, wait: .seconds(5))
+        let writer = ShareTableStream(connection, configuration.shares)
+        for number in 0..<20 { _ = try writer.write(table("\(number)"), over: try writer.read().revision) }
+        _ = try connection.request(
+            Array(#"{"seq":10}"#.utf8), to: "$JS.API.STREAM.MSG.DELETE.\(configuration.shares.name)", wait: .seconds(5))
+        let late = ShareTableStream(connection, configuration.shares, patience: .milliseconds(300))
+        #expect(throws: ClusterError.incompleteShares) { try late.read() }
+        try await Task.sleep(for: .milliseconds(350))
+        #expect(try late.read().table == table("19"))
+        // Both write over the same now, and neither takes the other for one that has read something else.
+        for number in 20..<23 {
+            #expect(try writer.write(table("w \(number)"), over: try writer.read().revision) != nil)
+            #expect(try late.write(table("l \(number)"), over: try late.read().revision) != nil)
+        }
+        // One that has read something else ends both.
+        let message = ShareTableMessage(over: 8, table: table("x"))
+        let sequence = try connection.publish(
+            message.message, to: configuration.shares.subject, of: configuration.shares.name, after: .any,
+            wait: .seconds(5))
+        _ = try connection.publish(
+            ShareTableMessage(over: sequence, parent: message.digest, table: table("y")).message,
+            to: configuration.shares.subject, of: configuration.shares.name, after: .any, wait: .seconds(5))
+        #expect(throws: ClusterError.sharesForked) { try writer.read() }
+        #expect(throws: ClusterError.sharesForked) { try late.read() }
+    }
+
     @Test func `of relays that write at the same time one succeeds each time, and all read the same`() async throws {
         let server = try NATSServer()
         let configuration = ClusterConfiguration(

@@ -58,7 +58,7 @@ struct ShareTableMessage: Equatable, Sendable {
 
 /// The messages of the stream, in their order. Pure.
 ///
-/// All who read the same messages agree on those that count. Servers that have lost messages, which they had acknowledged, make relays disagree: each
+/// All who read the same messages agree on those that count. Servers that lose messages, or say that they have, make relays disagree: each
 /// goes on with what it has read, and takes the others' messages for those of relays that were too late. So a relay that finds a
 /// message over one that does not count for it knows that it disagrees (`isForked`). Then it has to begin anew, like the others.
 struct ShareTableChain: Sendable {
@@ -156,23 +156,27 @@ final class ShareTableStream: Sendable {
         var chain = ShareTableChain()
         /// Since when the stream ends before what was read of it.
         var isShortSince: Instant?
+        /// Since when a message in its middle is not there.
+        var hasGapSince: Instant?
     }
 
     /// How long an answer of NATS may take.
     private static let wait: Duration = .seconds(1)
     /// More messages than these are read as if this relay had just begun.
     private static let gapMaximum: UInt64 = 100
-    /// A server that has just become the one that leads may not have all of the stream yet. After this time it has lost some.
-    private static let shortMaximum: Duration = .seconds(3)
+    /// Around an election of the server that leads, NATS 2.9.10 says of messages that they are not there, which all servers have. After
+    /// this time they are lost.
+    private let patience: Duration
 
-    init(_ connection: NATSConnection, _ stream: NATSStream) {
+    init(_ connection: NATSConnection, _ stream: NATSStream, patience: Duration = .seconds(5)) {
         self.connection = connection
         self.stream = stream
+        self.patience = patience
     }
 
     /// The table as it is, and the message that says so; nil and 0: there is none.
     ///
-    /// - Throws: `NATSError`, `ClusterError.unreadableShares`, `.sharesForked`.
+    /// - Throws: `NATSError`, `ClusterError.unreadableShares`, `.incompleteShares`, `.sharesForked`.
     func read() throws -> (table: ShareTable?, revision: UInt64) {
         try state.withLock { state in
             if let last = try connection.last(of: stream.subject, in: stream.name, wait: Self.wait) {
@@ -202,7 +206,7 @@ final class ShareTableStream: Sendable {
         if last < state.chain.seen {
             let since = state.isShortSince ?? .now
             state.isShortSince = since
-            throw .now - since >= Self.shortMaximum ? ClusterError.sharesForked : ClusterError.unreadableShares
+            throw .now - since >= patience ? ClusterError.sharesForked : ClusterError.incompleteShares
         }
         if state.isShortSince != nil {
             // Others may have written where some were lost.
@@ -213,37 +217,42 @@ final class ShareTableStream: Sendable {
             state.chain.rewind()
             state.isShortSince = nil
         }
-        try follow(&state.chain, to: last)
+        try readOn(&state, to: last)
         guard !state.chain.isForked else { throw ClusterError.sharesForked }
     }
 
     /// Takes all messages up to that one.
-    private func follow(_ chain: inout ShareTableChain, to last: UInt64) throws {
-        guard last > chain.seen else { return }
-        if chain.seen > 0, last - chain.seen <= Self.gapMaximum {
-            for sequence in chain.seen + 1...last {
-                // One that is gone was followed by more than are kept.
-                guard let message = try connection.message(sequence, of: stream.name, wait: Self.wait) else {
-                    return try begin(&chain)
-                }
-                chain.take(ShareTableMessage(message: message.bytes), at: sequence)
+    private func readOn(_ state: inout State, to last: UInt64) throws {
+        guard last > state.chain.seen else { return }
+        guard state.chain.seen > 0, last - state.chain.seen <= Self.gapMaximum else { return try begin(&state) }
+        for sequence in state.chain.seen + 1...last {
+            // One that is gone was followed by more than are kept.
+            guard let message = try connection.message(sequence, of: stream.name, wait: Self.wait) else {
+                return try begin(&state)
             }
-        } else {
-            try begin(&chain)
+            state.chain.take(ShareTableMessage(message: message.bytes), at: sequence)
         }
     }
 
-    private func begin(_ chain: inout ShareTableChain) throws {
-        let state = try connection.state(of: stream.name, wait: Self.wait)
+    private func begin(_ state: inout State) throws {
+        let stored = try connection.state(of: stream.name, wait: Self.wait)
         var messages: [(sequence: UInt64, message: ShareTableMessage?)] = []
-        if state.last > 0 {
-            for sequence in max(1, state.first)...state.last {
-                guard let message = try connection.message(sequence, of: stream.name, wait: Self.wait) else { continue }
+        var hasGap = false
+        if stored.last > 0 {
+            for sequence in max(1, stored.first)...stored.last {
+                guard let message = try connection.message(sequence, of: stream.name, wait: Self.wait) else {
+                    // The first ones may be removed meanwhile.
+                    hasGap = hasGap || !messages.isEmpty
+                    continue
+                }
                 messages.append((sequence, ShareTableMessage(message: message.bytes)))
             }
         }
-        var begun = chain
+        let since = hasGap ? state.hasGapSince ?? .now : nil
+        state.hasGapSince = since
+        if let since, .now - since < patience { throw ClusterError.incompleteShares }
+        var begun = state.chain
         guard begun.begin(messages) else { throw ClusterError.unreadableShares }
-        chain = begun
+        state.chain = begun
     }
 }
