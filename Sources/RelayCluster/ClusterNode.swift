@@ -204,9 +204,10 @@ public actor ClusterNode {
             await shares.release()
             return writer == own.incarnation ? nil : standing.holderPlace
         }
+        guard let lease else { return nil }
         return await withCheckedContinuation { continuation in
             untilReleased = continuation
-            lease?.assumeIsolated { $0.take(.release) }
+            lease.assumeIsolated { $0.take(.release) }
         }
     }
 

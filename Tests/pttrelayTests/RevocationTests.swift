@@ -171,7 +171,7 @@ import Testing
         await relay.stop()
     }
 
-    @Test func `commands wait for each other in the order they came, and too many are refused`() async throws {
+    @Test func `changes wait for each other in the order they came, and too many are refused`() async throws {
         let relay = try await start()
         let registrar = relay.registrar
         let (gate, opener) = AsyncStream.makeStream(of: Void.self)
@@ -184,27 +184,30 @@ import Testing
         }
         for await _ in begun { break }
         let request = AdministrationRequest.invite(channel: "Crew", terms: nil, key: .first)
+        let next = AdministrationRequest.changeChannel(.named("Crew"), ChannelChange(hasQueue: true))
         let answers = Mutex<[Int]>([])
         var tasks: [Task<AdministrationResponse, Never>] = []
         for number in 0..<AdministrationLimits.waitingCommands {
             tasks.append(
                 Task { @Sendable in
-                    let answer = await registrar.answer(number == 0 ? request : .channels())
+                    let answer = await registrar.answer(number == 0 ? request : next)
                     answers.withLock { $0.append(number) }
                     return answer
                 })
             // Each has come before the next one is sent.
             while await registrar.waitingCount <= number { await Task.yield() }
         }
-        #expect(failure(await registrar.answer(.channels())).contains("too many commands"))
+        #expect(failure(await registrar.answer(next)).contains("too many commands"))
+        guard case .channels(let before, _) = await registrar.answer(.channels()) else { return #expect(Bool(false)) }
+        #expect(before.map(\.name) == ["Team"], "what changes nothing waits for nobody")
         #expect(answers.withLock(\.self).isEmpty)
         #expect(try relay.records.channels().map(\.name.text) == ["Team"], "nothing is begun out of turn")
         opener.yield()
         try await holder.value
         for task in tasks { _ = await task.value }
         #expect(try relay.records.channels().map(\.name.text) == ["Crew", "Team"])
-        guard case .channels(let lines, _) = await tasks[1].value else { return #expect(Bool(false)) }
-        #expect(lines.contains { $0.name == "Crew" && $0.openInvitations == 1 && $0.connected == 0 })
+        guard case .channel(let line) = await tasks[1].value else { return #expect(Bool(false)) }
+        #expect(line.name == "Crew" && line.hasQueue && line.openInvitations == 1 && line.connected == 0)
         await relay.stop()
     }
 }
