@@ -106,7 +106,8 @@ struct ListeningStateMachine: Sendable {
     // MARK: Voices
 
     private func voice(of burst: TalkBurst?) -> Int? {
-        burst.map { burst in voices.firstIndex { $0.bursts.contains(burst) } } ?? 0
+        guard let burst else { return 0 }
+        return voices.firstIndex { $0.bursts.contains(burst) }
     }
 
     private mutating func began(_ participant: PTParticipant, _ burst: TalkBurst?, at now: Instant) -> [ReceptionAction]

@@ -8,10 +8,12 @@ import Vocabulary
 
 /// One received talk burst after the other, as a state machine without I/O.
 ///
-/// A burst that comes may wait behind another one that still comes: where several talk at once, somebody is heard behind
-/// their own last words, whoever came between. A burst ends for the listener not when the talker releases, but when the jitter buffer has played it out; and it
+/// A burst ends for the listener not when the talker releases, but when the jitter buffer has played it out; and it
 /// ends in any case, also when nobody ever says that it does. Bursts that begin before that wait, and are played whole, in
 /// order.
+///
+/// Where several talk at once, somebody is heard behind their own last words, whoever came between. So a burst may wait
+/// behind one that still comes.
 struct ReceptionStateMachine: Sendable {
     enum State: Equatable, Sendable {
         case idle

@@ -6,6 +6,7 @@ import { Encoder, encoderConfiguration } from "./encoder.js";
 import { HeadsetKey } from "./headset.js";
 import { History } from "./history.js";
 import { EmergencyControl } from "./emergency.js";
+import { shareOf } from "./invitation.js";
 import { LinkTones } from "./link-tones.js";
 import { emergencyPriority } from "./messages.js";
 import { Microphone } from "./microphone.js";
@@ -14,7 +15,6 @@ import { opusSamples } from "./rtp.js";
 import { Replays } from "./replays.js";
 import { TalkKey } from "./talk-key.js";
 import { Talker } from "./talker.js";
-import { shareOf } from "./invitation.js";
 import { relayUrl } from "./transport.js";
 
 const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended", "sound"]);
