@@ -18,22 +18,26 @@ public struct ClusterAdministration: Sendable {
         connection = try NATSConnection(configuration.nats)
     }
 
-    /// Makes the cluster of the records of a relay that does not run.
+    /// Checks that there is no cluster of this name yet.
     ///
-    /// - Parameter allServe: Whether all relays of the cluster are to serve.
-    /// - Returns: The messages that it took.
-    /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
-    public func importRecords(
-        of store: RelayStore, as relay: ClusterIdentity, allServe: Bool = false, messageMaximum: Int? = nil
-    ) throws -> Int {
-        var configuration = configuration
-        configuration.allServe = allServe
-        for stream in [configuration.log, allServe ? configuration.shares : configuration.lease, configuration.state] {
-            try connection.add(stream, wait: Self.wait)
-        }
+    /// - Throws: `NATSError`, `ClusterError.hasRecords`.
+    public func requireNoRecords() throws {
         guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
             throw ClusterError.hasRecords(configuration.name)
         }
+    }
+
+    /// Makes the cluster of the records of a relay that does not run.
+    ///
+    /// - Returns: The messages that it took.
+    /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
+    public func importRecords(
+        of store: RelayStore, as relay: ClusterIdentity, messageMaximum: Int? = nil
+    ) throws -> Int {
+        for stream in [configuration.log, configuration.shares, configuration.state] {
+            try connection.add(stream, wait: Self.wait)
+        }
+        try requireNoRecords()
         let beginning = ClusterRecord.Beginning(
             cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: relay.pin,
             changes: try store.everything())
@@ -52,7 +56,7 @@ public struct ClusterAdministration: Sendable {
                 of: configuration.log.name, after: .last(last), wait: Self.wait)
         }
         let description = ClusterDescription(
-            cluster: cluster, pin: relay.pin.description, first: first, allServe: allServe ? true : nil)
+            cluster: cluster, pin: relay.pin.description, first: first, allServe: true)
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
@@ -66,11 +70,7 @@ public struct ClusterAdministration: Sendable {
 
     /// What a cluster is about.
     public struct Status: Equatable, Sendable {
-        /// The node that has the lease; nil: none has had it, or all nodes serve.
-        public var lease: ClusterLease?
-        /// Whether all nodes serve.
-        public var allServe: Bool
-        /// Which of them serves which share; nil: not all serve, or none has begun yet.
+        /// Which node serves which share; nil: none has begun yet.
         public var shares: ShareTable?
         /// What the nodes have said of themselves.
         public var nodes: [ClusterNodeReport]
@@ -80,25 +80,21 @@ public struct ClusterAdministration: Sendable {
         public var logBytes: Int, logBytesMaximum: Int
         /// On how many servers it is kept.
         public var replicas: Int
+
+        /// The node that writes the records; nil: none does.
+        public var writer: ShareTable.Node? {
+            shares.flatMap { table in table.nodes.first { $0.incarnation == table.writer?.incarnation } }
+        }
     }
 
     /// How the cluster is.
     ///
     /// - Throws: `NATSError`, `ClusterError.noRecords`.
     public func status() throws -> Status {
-        guard let description = try Self.description(configuration, connection, wait: Self.wait) else {
-            throw ClusterError.noRecords(configuration.name)
-        }
-        var configuration = configuration
-        configuration.allServe = description.allServe == true
-        let table = configuration.allServe ? try ShareTableStream(connection, configuration.shares).read().table : nil
+        _ = try Self.usableDescription(configuration, connection, wait: Self.wait)
+        let table = try ShareTableStream(connection, configuration.shares).read().table
         let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
-        let lease =
-            configuration.allServe
-            ? nil
-            : try connection.last(
-                of: configuration.lease.subject, in: configuration.lease.name, wait: Self.wait)
         let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: Self.wait)
         let nodes = try subjects.sorted().prefix(100).compactMap { subject in
             try connection.last(of: subject, in: state, wait: Self.wait).flatMap {
@@ -106,14 +102,24 @@ public struct ClusterAdministration: Sendable {
             }
         }
         return Status(
-            lease: lease.flatMap { ClusterLease(message: $0.bytes) },
-            allServe: configuration.allServe, shares: table, nodes: nodes,
-            position: log.last,
-            messages: log.messages, logBytes: log.bytes,
+            shares: table, nodes: nodes, position: log.last, messages: log.messages, logBytes: log.bytes,
             logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
     }
 
-    /// What the cluster is; nil: it has no records.
+    /// What the cluster is.
+    ///
+    /// - Throws: `NATSError`, `ClusterError.noRecords`, `.oneServes`.
+    static func usableDescription(
+        _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: Duration
+    ) throws -> ClusterDescription {
+        guard let description = try description(configuration, connection, wait: wait) else {
+            throw ClusterError.noRecords(configuration.name)
+        }
+        guard description.allServe == true else { throw ClusterError.oneServes(configuration.name) }
+        return description
+    }
+
+    /// The same; nil: it has no records.
     static func description(
         _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: Duration
     ) throws -> ClusterDescription? {

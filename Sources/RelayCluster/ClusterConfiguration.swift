@@ -19,8 +19,6 @@ public struct ClusterConfiguration: Equatable, Sendable {
     public var replicas: Int
     /// The most bytes of the log.
     public var logBytesMaximum: Int
-    /// Whether all relays of the cluster serve; see `ClusterDescription.allServe`, which says so.
-    var allServe = false
 
     /// Such a node.
     public init(name: String, node: String, nats: NATSOptions, place: String, replicas: Int, logBytesMaximum: Int) {
@@ -62,15 +60,8 @@ public struct ClusterConfiguration: Equatable, Sendable {
             keepsLastOnly: true)
     }
 
-    /// The lease has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds. A cluster
-    /// whose relays all serve has none: a version of pttrelay that knows only one relay that serves finds no lease then, and serves nobody.
-    var lease: NATSStream {
-        NATSStream(
-            name: "PTTRELAY_\(name)_LEASE", subject: "pttrelay.\(name).lease", replicas: replicas,
-            bytesMaximum: 1 << 20, keepsLastOnly: true)
-    }
-
-    /// So has the table of shares, of which some messages are kept: see `ShareTableChain`.
+    /// The table of shares has a stream to itself: only the last message of a stream can be named so that one of several writers succeeds.
+    /// Some messages are kept: see `ShareTableChain`.
     var shares: NATSStream {
         var stream = NATSStream(
             name: "PTTRELAY_\(name)_SHARES", subject: "pttrelay.\(name).shares", replicas: replicas,
@@ -95,7 +86,7 @@ public struct ClusterDescription: Codable, Equatable, Sendable {
     public var pin: String
     /// The position of the beginning in the log.
     public var first: UInt64
-    /// Whether all relays of the cluster serve, each some shares of the channels; nil: one does. It never changes.
+    /// True. Nil in clusters of earlier versions, of which one relay served (`ClusterError.oneServes`).
     public var allServe: Bool?
 }
 
@@ -103,11 +94,11 @@ public struct ClusterDescription: Codable, Equatable, Sendable {
 public struct ClusterNodeReport: Codable, Equatable, Sendable {
     /// Its name.
     public var node: String
-    /// See `ClusterLease.identifier`.
+    /// See `ClusterMember.identifier`.
     public var identifier: String
     /// Where members reach it.
     public var place: String
-    /// Whether it serves.
+    /// Whether it writes the records.
     public var serves: Bool
     /// The last position of the log that it has.
     public var position: UInt64
@@ -143,6 +134,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case noRecords(String)
     /// It has records already.
     case hasRecords(String)
+    /// It was made by an earlier version, and one of its relays serves while the others stand by.
+    case oneServes(String)
     /// Its records are another relay's.
     case otherRelay(String)
     /// Another node has the name.
@@ -173,6 +166,9 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
             "the cluster '\(name)' has no records yet; 'pttrelay cluster import' on the relay that has them makes it"
         case .hasRecords(let name):
             "the cluster '\(name)' has records already; nodes with other records join it after 'pttrelay begin-anew records'"
+        case .oneServes(let name):
+            "one relay of the cluster '\(name)' serves at a time, as with earlier versions; now all relays serve: make a new cluster, with "
+                + "another 'name' in [cluster], by 'pttrelay cluster leave' and 'pttrelay cluster import' on the relay that served last"
         case .otherRelay(let name):
             "the cluster '\(name)' is another relay's, whose key is not this one's; copy identity.pem from the state directory of a "
                 + "node of it, or choose another 'name' in [cluster]"
@@ -194,7 +190,7 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
         case .incomplete(let position):
             "record \(position) of the cluster is gone; make a new cluster, with another name, from the node with the latest records"
         case .tooMuch: "the change is too large for the cluster's log; make it in smaller steps"
-        case .fenced: "another relay of the cluster serves now"
+        case .fenced: "another relay of the cluster writes the records now"
         case .notAnswered(let why): "the relay that writes the cluster's records does not answer; try again (\(why))"
         }
     }

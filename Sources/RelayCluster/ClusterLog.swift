@@ -251,8 +251,8 @@ struct ClusterFollower {
             var (place, isEnd, changes) = try follow()
             all.formUnion(changes)
             guard isEnd else { continue }
-            // A later one has begun: this is a catch-up that took too long. Where one relay serves, its lease has ended it by then.
-            if configuration.allServe, place.epoch > epoch { throw ClusterError.fenced }
+            // A later one has begun: this is a catch-up that took too long.
+            if place.epoch > epoch { throw ClusterError.fenced }
             guard let message = ClusterRecord.epoch(epoch).messages(epoch: epoch, byteCountMaximum: 1_024)?.first else {
                 throw ClusterError.tooMuch
             }

@@ -10,55 +10,32 @@ import RelayProtocol
 import RelayStore
 import Synchronization
 
-/// A relay that stands by until it is the one that serves.
+/// A relay that serves a part of the channels of its cluster.
 public actor ClusterNode {
-    /// What a node is to serve.
-    public enum Service: Sendable {
-        /// All channels: the other relays stand by.
-        case all
-        /// Some of them, as these say.
-        case shares(ClusterShares)
-    }
-
     /// Why a node may serve no longer.
-    public enum End: Sendable {
-        /// It has not the cluster's lease any more.
-        case lease(ClusterStateMachine.End)
+    public enum End: Equatable, Sendable {
         /// It has no part in the table of shares any more.
         case shares(SharesStateMachine.End)
-        /// Where all relays serve, it is the one that writes the records, and another one has written some.
+        /// It is the one that writes the records, and another one has written some.
         case fenced
         /// The same, and its records are not those of the cluster.
         case records(String)
     }
 
-    /// What a node says of itself.
-    public struct Standing: Equatable, Sendable {
-        /// Whether it serves or, where all relays do, writes the records.
-        public var serves: Bool
-        /// The node that does, as far as this one knows.
-        public var holder: String?
-        /// Where that is.
-        public var holderPlace: String?
-    }
-
     private nonisolated let loop: EventLoop
-    /// Asks and writes the lease.
-    private let leaseLoop: EventLoop
+    /// Asks NATS.
+    private let askingLoop: EventLoop
     /// The loop that this actor lives on.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// The loops that are to turn.
     public nonisolated var loops: [EventLoop] { [loop] }
 
-    private var configuration: ClusterConfiguration
+    private let configuration: ClusterConfiguration
     private let store: RelayStore
     private let relay: ClusterIdentity
     private let version: String
     private let logger: Logger
     private let own: ClusterMember
-    /// Where one relay serves: decides which.
-    private var lease: ClusterLeaseKeeper?
-    private let timers: ClusterStateMachine.Timers
     private var connection: NATSConnection?
     private var records: ClusterRecords?
     private let logLimits: ClusterLogLimits
@@ -67,17 +44,17 @@ public actor ClusterNode {
     private var problems: ClusterProblems
     private var hasEnded = false
     private let onEnd: @Sendable (End) -> Void
-    private let sharesTimers: SharesStateMachine.Timers
-    /// Where all relays serve: which channels this one does.
+    private let timers: SharesStateMachine.Timers
+    /// Which channels this relay serves; nil: it has not all records yet.
     private var shares: ClusterShares?
     private var calls: ClusterCalls?
     private var answerer: Answerer?
-    /// Where all relays serve: the incarnation of the one that writes the records.
-    private var writer: String?
+    /// The relay that writes the records, as far as this one knows.
+    private var writer: ClusterMember?
+    private var isWriter: Bool { writer?.incarnation == own.incarnation }
     private var isReleasing = false
-    private var untilServing: CheckedContinuation<Service, Never>?
-    private var untilReleased: CheckedContinuation<String?, Never>?
-    private nonisolated let standingNow = Mutex(Standing(serves: false))
+    private var untilServing: CheckedContinuation<ClusterShares, Never>?
+    private nonisolated let writesNow = Mutex(false)
 
     /// How long an answer of NATS may take.
     private static let wait: Duration = .seconds(1)
@@ -92,10 +69,9 @@ public actor ClusterNode {
     ///     talk to a part of their channel.
     public init(
         _ configuration: ClusterConfiguration, store: RelayStore, relay: ClusterIdentity, version: String,
-        timers: ClusterStateMachine.Timers = .init(), sharesTimers: SharesStateMachine.Timers = .init(),
-        logLimits: ClusterLogLimits = .init(), logger: Logger, onEnd: @escaping @Sendable (End) -> Void
+        timers: SharesStateMachine.Timers = .init(), logLimits: ClusterLogLimits = .init(), logger: Logger,
+        onEnd: @escaping @Sendable (End) -> Void
     ) throws {
-        self.sharesTimers = sharesTimers
         self.configuration = configuration
         self.store = store
         self.relay = relay
@@ -110,24 +86,24 @@ public actor ClusterNode {
             web: configuration.web)
         self.timers = timers
         loop = try EventLoop(name: "cluster")
-        leaseLoop = try EventLoop(name: "cluster-lease", mayWait: true)
+        askingLoop = try EventLoop(name: "cluster-ask", mayWait: true)
     }
 
     deinit {
-        leaseLoop.stop()
+        askingLoop.stop()
         loop.stop()
     }
 
-    /// What this node is about now.
-    public nonisolated var standing: Standing { standingNow.withLock { $0 } }
+    /// Whether this node writes the records now.
+    public nonisolated var writes: Bool { writesNow.withLock { $0 } }
 
-    /// Connects, follows the log, and returns when this node is to serve.
-    public func serve() async -> Service {
+    /// Connects, follows the log, and returns when all records are here: what this node serves is up to its shares then.
+    public func serve() async -> ClusterShares {
         connect()
         return await withCheckedContinuation { untilServing = $0 }
     }
 
-    /// Where all relays serve, `handler` is told, on a thread that may wait, what of the records other relays have changed.
+    /// `handler` is told, on a thread that may wait, what of the records other relays have changed.
     public func onRecords(_ handler: @escaping @Sendable (RecordChanges) -> Void) async {
         await records?.onChange(handler)
     }
@@ -139,17 +115,17 @@ public actor ClusterNode {
     /// - Parameter isRecord: Whether it may change records: what it has changed is here, too, then.
     /// - Throws: `ClusterError.notAnswered`.
     public func ask(_ request: [UInt8], isRecord: Bool) async throws -> [UInt8] {
-        guard let calls, let writer, writer != own.incarnation else {
+        guard let calls, let writer, !isWriter else {
             throw ClusterError.notAnswered("it is about to be another one")
         }
-        let answer = try await calls.ask([Self.requestTag] + request, of: writer)
+        let answer = try await calls.ask([Self.requestTag] + request, of: writer.incarnation)
         guard answer.count >= Self.positionByteCount else { throw ClusterError.notAnswered("the answer is cut off") }
         let position = answer.prefix(Self.positionByteCount).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
         if isRecord { await records?.followed(to: position) }
         return Array(answer.dropFirst(Self.positionByteCount))
     }
 
-    /// Has each other relay do something, where all serve.
+    /// Has each other relay do something.
     ///
     /// - Returns: The answers, whether all have answered, and whether no relay has come or gone lately.
     public func askOthers(_ request: [UInt8]) async -> (all: [[UInt8]], areAll: Bool, isSettled: Bool) {
@@ -196,26 +172,19 @@ public actor ClusterNode {
 
     /// Hands over what this node serves and writes.
     ///
-    /// - Returns: Where members are to go; nil: no other node serves.
+    /// - Returns: Where members are to go; nil: there is no other node.
     public func release() async -> String? {
         logger.notice("handing the cluster over")
         isReleasing = true
-        if let shares {
-            await shares.release()
-            return writer == own.incarnation ? nil : standing.holderPlace
-        }
-        guard let lease else { return nil }
-        return await withCheckedContinuation { continuation in
-            untilReleased = continuation
-            lease.assumeIsolated { $0.take(.release) }
-        }
+        await shares?.release()
+        return isWriter ? nil : writer?.place
     }
 
     // MARK: The connection
 
     private func connect() {
         let options = configuration.nats
-        inBackground(leaseLoop) {
+        inBackground(askingLoop) {
             try NATSConnection(options)
         } then: { node, result in
             switch result {
@@ -233,10 +202,8 @@ public actor ClusterNode {
     /// Looks for the cluster's records.
     private func find(_ connection: NATSConnection) {
         let (configuration, subject) = (configuration, configuration.nodeSubject(own.node))
-        inBackground(leaseLoop) { () throws -> (ClusterDescription, NATSMessage?) in
-            guard
-                let description = try ClusterAdministration.description(configuration, connection, wait: Self.wait)
-            else { throw ClusterError.noRecords(configuration.name) }
+        inBackground(askingLoop) { () throws -> (ClusterDescription, NATSMessage?) in
+            let description = try ClusterAdministration.usableDescription(configuration, connection, wait: Self.wait)
             return (description, try connection.last(of: subject, in: configuration.state.name, wait: Self.wait))
         } then: { node, result in
             switch result {
@@ -262,7 +229,6 @@ public actor ClusterNode {
     }
 
     private func begin(_ connection: NATSConnection, _ description: ClusterDescription) {
-        configuration.allServe = description.allServe == true
         do {
             let records = try ClusterRecords(
                 connection, configuration, description, store: store, relay: relay, limits: logLimits, on: loop,
@@ -275,45 +241,28 @@ public actor ClusterNode {
             return again(after: Self.retry) { $0.begin(connection, description) }
         }
         report(connection, behind: 0)
-        guard !configuration.allServe else { return }
-        let lease = ClusterLeaseKeeper(
-            connection, configuration, own, timers: timers, on: loop, asking: leaseLoop, logger: logger
-        ) { [weak self] action in self?.assumeIsolated { $0.carryOut(action) } }
-        self.lease = lease
-        lease.assumeIsolated { $0.take(.start) }
     }
 
     private func note(_ event: ClusterRecords.Event) {
-        guard configuration.allServe else {
-            lease?.assumeIsolated { lease in
-                switch event {
-                case .follows(let follows): lease.take(.follows(follows))
-                case .caughtUp: lease.take(.caughtUp)
-                case .cannotCatchUp(let why): lease.take(.cannotCatchUp(why))
-                case .fenced: lease.take(.fenced)
-                }
-            }
-            return
-        }
         switch event {
         case .follows(let follows):
             if follows, untilServing != nil { beginShares() }
             let epoch = records?.assumeIsolated { $0.epoch } ?? 0
             shares?.assumeIsolated { $0.note(follows: follows, epoch: epoch) }
-        case .caughtUp: if writer == own.incarnation { serve() }
-        case .cannotCatchUp(let why): if writer == own.incarnation { end(.records(why)) }
+        case .caughtUp: if isWriter { write() }
+        case .cannotCatchUp(let why): if isWriter { end(.records(why)) }
         // Where it hands over, the next one may have begun before this one knows.
-        case .fenced: if writer == own.incarnation, !isReleasing { end(.fenced) }
+        case .fenced: if isWriter, !isReleasing { end(.fenced) }
         }
     }
 
-    /// All records are here for the first time: where all relays serve, this one does now.
+    /// All records are here for the first time: this relay serves now.
     private func beginShares() {
         guard let connection else { return }
         do {
             let calls = try ClusterCalls(connection, configuration, own, relay: relay, on: loop, logger: logger)
             let shares = try ClusterShares(
-                connection, configuration, own, calls, timers: sharesTimers, on: loop, logger: logger
+                connection, configuration, own, calls, timers: timers, on: loop, logger: logger
             ) { [weak self] action in
                 // Not in the midst of what it does.
                 self?.loop.execute { [weak self] in self?.assumeIsolated { $0.carryOut(action) } }
@@ -323,7 +272,7 @@ public actor ClusterNode {
             }
             self.calls = calls
             self.shares = shares
-            untilServing?.resume(returning: .shares(shares))
+            untilServing?.resume(returning: shares)
             untilServing = nil
         } catch {
             note(error, about: "the shares")
@@ -334,39 +283,19 @@ public actor ClusterNode {
     private func end(_ end: End) {
         hasEnded = true
         records?.assumeIsolated { $0.end() }
+        shares?.assumeIsolated { $0.end() }
         onEnd(end)
     }
 
-    // MARK: Who serves, or writes
-
-    private func carryOut(_ action: ClusterStateMachine.Action) {
-        switch action {
-        case .standBy(let lease):
-            stand(behind: lease?.node, at: lease?.place)
-            guard let lease else { return logger.notice("no node serves the cluster") }
-            logger.notice(
-                "standing by",
-                metadata: ["serving": "\(lease.node)", "place": "\(lease.place)", "epoch": "\(lease.epoch)"])
-        case .catchUp(let epoch): records?.assumeIsolated { $0.catchUp(epoch) }
-        case .serve:
-            serve()
-            untilServing?.resume(returning: .all)
-            untilServing = nil
-        case .released(let place):
-            untilReleased?.resume(returning: place)
-            untilReleased = nil
-        case .end(let reason): end(.lease(reason))
-        case .read, .write, .watch: break  // Those of `ClusterLeaseKeeper`.
-        }
-    }
+    // MARK: Who writes
 
     private func carryOut(_ action: ClusterShares.NodeAction) {
         switch action {
         case .writer(let member, let epoch):
-            writer = member?.incarnation
-            stand(behind: member?.node, at: member?.place)
+            writer = member
+            writesNow.withLock { $0 = false }
             guard let member else { return logger.notice("no relay writes the cluster's records") }
-            guard writer == own.incarnation else {
+            guard isWriter else {
                 records?.assumeIsolated { $0.followAgain() }
                 return logger.info("another relay writes the cluster's records", metadata: ["relay": "\(member.node)"])
             }
@@ -375,16 +304,11 @@ public actor ClusterNode {
         }
     }
 
-    private func stand(behind holder: String?, at place: String?) {
-        standingNow.withLock { $0 = Standing(serves: false, holder: holder, holderPlace: place) }
-    }
-
     /// All records are here, and the log knows that this node writes now.
-    private func serve() {
-        standingNow.withLock { $0 = Standing(serves: true, holder: own.node, holderPlace: own.place) }
+    private func write() {
+        writesNow.withLock { $0 = true }
         logger.notice(
-            configuration.allServe ? "this node writes the cluster's records now" : "this node serves the cluster now",
-            metadata: ["cluster": "\(configuration.name)"])
+            "this node writes the cluster's records now", metadata: ["cluster": "\(configuration.name)"])
         records?.assumeIsolated { $0.write() }
     }
 
@@ -394,11 +318,11 @@ public actor ClusterNode {
     private func report(_ connection: NATSConnection, behind revision: UInt64) {
         guard !hasEnded else { return }
         let report = ClusterNodeReport(
-            node: own.node, identifier: own.identifier, place: own.place, serves: standing.serves,
+            node: own.node, identifier: own.identifier, place: own.place, serves: writes,
             position: records?.assumeIsolated { $0.position } ?? 0,
             at: Int64(time(nil)), version: version)
         let (subject, stream) = (configuration.nodeSubject(own.node), configuration.state.name)
-        inBackground(leaseLoop) { () throws -> UInt64 in
+        inBackground(askingLoop) { () throws -> UInt64 in
             do throws(NATSError) {
                 return try connection.publish(
                     report.message, to: subject, of: stream, after: revision == 0 ? .none : .ofSubject(revision),

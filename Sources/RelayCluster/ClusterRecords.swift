@@ -114,7 +114,7 @@ actor ClusterRecords {
                 records.follow(after: isEnd ? Self.followInterval : .zero)
             case .failure(let error):
                 records.problems.note(error, about: "the records")
-                // Without NATS no node follows, and none can take the lease.
+                // Without NATS no relay follows, and none can write the table of shares.
                 if !(error is NATSError) { records.note(follows: false) }
                 records.follow(after: Self.retry)
             }

@@ -52,7 +52,7 @@ public struct WebEndpoint: Service {
         passages = WebPassages(worker, configuration.limits, logger: logger)
     }
 
-    /// In a cluster whose relays all serve: where links go whose channel another relay serves, by the number of its share; nil: they stay.
+    /// In a cluster: where links go whose channel another relay serves, by the number of its share; nil: they stay.
     public func setPlaces(_ places: [WebLinkAddress?]) { passages.set(places) }
 
     /// The same endpoint, whose `run` calls `handler` once with the port.

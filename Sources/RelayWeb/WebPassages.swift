@@ -1,4 +1,4 @@
-// Links of a cluster whose relays all serve: one for a channel that another relay serves is passed on there.
+// Links of a cluster: one for a channel that another relay serves is passed on there.
 import Glibc
 import Logging
 import MonotonicTime

@@ -80,8 +80,8 @@ enum AdministrationResponse: Codable, Equatable {
     case removedInvited(members: Int, Removal)
     case member(MemberLine)
     case done
-    /// It is healthy, and serves nobody: which node of its cluster does, in words.
-    case standsBy(String)
+    /// It is healthy, and serves nobody yet: what it waits for, in words.
+    case waits(String)
     case failed(String)
 
     struct Invitation: Codable, Equatable {

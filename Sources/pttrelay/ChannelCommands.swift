@@ -104,8 +104,8 @@ struct ChannelList: ParsableCommand {
         commandName: "list", abstract: "List the channels and their settings.",
         discussion: """
             FROM says where a channel is changed: 'file' for those that the configuration or the command line of the \
-            relay names, 'records' for the others. ON is '-' for a channel that this relay does not serve now. In a cluster \
-            whose relays all serve, RELAY says where its members are.
+            relay names, 'records' for the others. ON is '-' for a channel that this relay does not serve now. In a cluster, \
+            RELAY says where its members are.
             """)
 
     @OptionGroup var relay: RelayOptions

@@ -80,8 +80,13 @@ struct CheckCommand: ParsableCommand {
         }
         if let cluster = settings.cluster?.configuration {
             lines.append(
-                "is the node '\(cluster.node)' of the cluster '\(cluster.name)', at \(cluster.place): it stands by while another one serves"
+                "is the node '\(cluster.node)' of the cluster '\(cluster.name)', at \(cluster.place), and serves a part of its channels"
             )
+            if !settings.channels.isEmpty {
+                lines.append(
+                    "warning: the channels of a cluster are in its records only: 'pttrelay cluster import' takes over those of [[channel]], "
+                        + "and then a relay with [[channel]] does not start")
+            }
             if cluster.replicas < 3 {
                 lines.append(
                     "warning: with 'replicas' below 3 the cluster stands still when the NATS server with its records does"
@@ -92,7 +97,9 @@ struct CheckCommand: ParsableCommand {
             lines.append("serves '\(name)': \(floor(settings.floorRules[name] ?? FloorRules()))")
             lines.append("keeps \((settings.retentions[name] ?? FloorSettings.standardRetention).words) of '\(name)'")
         }
-        if settings.channels.isEmpty { lines.append("serves the channels of its last start, or of the command line") }
+        if settings.channels.isEmpty, settings.cluster == nil {
+            lines.append("serves the channels of its last start, or of the command line")
+        }
         if let push = settings.push {
             lines.append(
                 "accepts pushes on TCP \(push.listen.text), from \(push.clients.count == 1 ? "1 certificate" : "\(push.clients.count) certificates")"
@@ -112,7 +119,7 @@ struct CheckCommand: ParsableCommand {
         }
         if settings.cluster != nil, settings.web?.listen.isLoopback == true {
             lines.append(
-                "warning: where all relays of the cluster serve, other ones cannot pass links over TLS on to this one: 'listen' in [web] is "
+                "warning: the other relays of the cluster cannot pass links over TLS on to this one: 'listen' in [web] is "
                     + "an address of this machine only")
         }
         if let api = settings.api {

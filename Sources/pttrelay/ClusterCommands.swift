@@ -12,9 +12,9 @@ struct ClusterCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "cluster", abstract: "Several relays as one: make the cluster, or look at it.",
         discussion: """
-            The relays of a cluster have the same key and the same records, which they keep in NATS. One of them serves; \
-            the others stand by, and one of these takes over when it ends. Or all serve, each some of the channels, and \
-            take over those of one that ends. [cluster] in the configuration says how NATS is reached.
+            The relays of a cluster have the same key and the same records, which they keep in NATS. Each serves some of \
+            the channels, and when one ends, the others take over its channels. [cluster] in the configuration says how \
+            NATS is reached.
             """, subcommands: [Import.self, Status.self, Leave.self])
 
     /// The configuration's cluster.
@@ -39,18 +39,11 @@ struct ClusterCommand: ParsableCommand {
             commandName: "import", abstract: "Make the cluster of this relay's records.",
             discussion: """
                 Run it once, on the relay that has the records, while that is stopped. The other relays get the records \
-                when they start; they need a copy of identity.pem from the state directory of this one. Whether all \
-                relays serve cannot be changed later.
+                when they start; they need a copy of identity.pem from the state directory of this one. The channels of \
+                the configuration become recorded ones.
                 """)
 
         @OptionGroup var relay: RelayOptions
-
-        @Flag(
-            help: """
-                All relays of the cluster serve, each some of the channels. The channels of the configuration become \
-                recorded ones.
-                """)
-        var allServe = false
 
         func run() throws {
             try ClusterCommand.attempt {
@@ -58,13 +51,14 @@ struct ClusterCommand: ParsableCommand {
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
                 let administration = try ClusterAdministration(cluster)
-                if allServe { try state.recordDeclaredChannels(settings) }
+                try administration.requireNoRecords()
+                // Those of a cluster that has lost its servers' disks have had them since it was made.
+                if try state.store.logPlace() == nil { try state.recordDeclaredChannels(settings) }
                 let channels = try state.store.channels().count
-                _ = try administration.importRecords(
-                    of: state.store, as: try ClusterIdentity(state.identity), allServe: allServe)
+                _ = try administration.importRecords(of: state.store, as: try ClusterIdentity(state.identity))
                 Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
-                if allServe {
-                    Console.say("all its relays serve: remove [[channel]] from their configurations")
+                if !settings.channels.isEmpty {
+                    Console.say("remove [[channel]] from the configurations: the channels are in the records now")
                 }
                 Console.say("start this relay now; copy identity.pem to the other ones, and start them")
             }
@@ -74,7 +68,7 @@ struct ClusterCommand: ParsableCommand {
     /// Shows the cluster.
     struct Status: ParsableCommand {
         static let configuration = CommandConfiguration(
-            commandName: "status", abstract: "Show which relay serves, which stand by, and how full the log is.")
+            commandName: "status", abstract: "Show the relays, what each serves, and how full the log is.")
 
         @OptionGroup var relay: RelayOptions
 
@@ -89,47 +83,35 @@ struct ClusterCommand: ParsableCommand {
 
     /// What `status` prints.
     static func lines(_ status: ClusterAdministration.Status, of name: String, now: Int64) -> [String] {
-        let writer = status.shares.flatMap { table in table.nodes.first { $0.incarnation == table.writer?.incarnation }
-        }
-        let serving =
-            if status.allServe {
-                if let writer {
-                    "all relays serve, and '\(writer.name)' at \(writer.place) writes the records "
-                        + "(epoch \(status.shares?.writer?.epoch ?? 0))"
-                } else {
-                    "all relays serve, and none writes the records"
-                }
-            } else if let lease = status.lease, lease.state != .released {
-                "'\(lease.node)' at \(lease.place) serves (epoch \(lease.epoch))"
+        let writer = status.writer
+        let writing =
+            if let writer {
+                "'\(writer.name)' at \(writer.place) writes the records (epoch \(status.shares?.writer?.epoch ?? 0))"
             } else {
-                "no relay serves"
+                "no relay writes the records"
             }
         let percent = status.logBytes * 100 / max(1, status.logBytesMaximum)
         var lines = [
-            "cluster '\(name)': \(serving)",
+            "cluster '\(name)': \(writing)",
             "the log has \(status.messages) records on \(status.replicas == 1 ? "1 NATS server" : "\(status.replicas) NATS servers"), and is \(percent) % full",
         ]
         for node in status.nodes {
-            let age = max(0, now - node.at)
-            let behind = status.position > node.position ? status.position - node.position : 0
-            let records = behind == 0 ? "has all records" : "lacks \(behind) records"
-            let about: String
-            if age > 15 {
-                about = "not heard of for \(age) s"
-            } else if let table = status.shares {
-                about =
-                    "\(shares(of: node.node, in: table)), \(node.node == writer?.name ? "writes the records" : records)"
-            } else {
-                about = node.node == status.lease?.node ? "serves" : "stands by, \(records)"
-            }
-            lines.append("\(node.node) at \(node.place): \(about) (version \(node.version))")
+            lines.append(
+                "\(node.node) at \(node.place): \(about(node, in: status, now: now)) (version \(node.version))")
         }
         return lines
     }
 
-    private static func shares(of node: String, in table: ShareTable) -> String {
-        let own = table.nodes.first { $0.name == node }.map { table.shares(of: $0.incarnation).count } ?? 0
-        return "serves \(own) of \(table.shares.count) shares of the channels"
+    /// What one relay does. Whether it is there is said by the table, not by the clocks of two machines.
+    private static func about(_ node: ClusterNodeReport, in status: ClusterAdministration.Status, now: Int64) -> String
+    {
+        guard let table = status.shares, let entry = table.nodes.first(where: { $0.name == node.node }) else {
+            return "is not there; by its clock it was \(max(0, now - node.at)) s ago"
+        }
+        let behind = status.position > node.position ? status.position - node.position : 0
+        let records = behind == 0 ? "has all records" : "lacks \(behind) records"
+        return "serves \(table.shares(of: entry.incarnation).count) of \(table.shares.count) shares of the channels, "
+            + (entry.incarnation == status.writer?.incarnation ? "writes the records" : records)
     }
 
     /// Takes a relay out of its cluster.

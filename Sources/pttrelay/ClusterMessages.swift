@@ -1,4 +1,4 @@
-// What the relays of a cluster whose relays all serve ask each other: JSON, sealed by `ClusterCalls`.
+// What the relays of a cluster ask each other: JSON, sealed by `ClusterCalls`.
 import FoundationEssentials
 import RelayHTTP
 

@@ -1,4 +1,4 @@
-// Pushes in a cluster whose relays all serve: the relay that gets one asks the others, because only one of them has the token.
+// Pushes in a cluster: the relay that gets one asks the others, because only one of them has the token.
 import MonotonicTime
 import RelayCluster
 import RelayProtocol

@@ -8,12 +8,7 @@ import Settings
 /// The cluster that a relay is a node of.
 struct ClusterSettings: Equatable {
     var configuration: ClusterConfiguration
-    var timers = ClusterStateMachine.Timers()
-    var sharesTimers: SharesStateMachine.Timers {
-        var shares = SharesStateMachine.Timers()
-        shares.lease = timers.lease
-        return shares
-    }
+    var timers = SharesStateMachine.Timers()
 
     /// The most servers that can be named.
     private static let serversMaximum = 16
@@ -30,7 +25,7 @@ struct ClusterSettings: Equatable {
             servers: servers, name: "pttrelay \(node ?? "")",
             credentials: table.optional("credentials", .string(lengthMax: 4_096)),
             authorities: table.optional("ca", .string(lengthMax: 4_096)))
-        var timers = ClusterStateMachine.Timers()
+        var timers = SharesStateMachine.Timers()
         timers.lease = table.value("lease", .duration(in: .seconds(5) ... .seconds(120)), default: timers.lease)
         return ClusterSettings(
             configuration: ClusterConfiguration(

@@ -8,8 +8,8 @@ struct HealthCommand: ParsableCommand {
         commandName: "health", abstract: "Check whether members can join; fail if they cannot.",
         discussion: """
             It asks the running relay through its state directory, so no port is needed. It fails when no relay runs, \
-            when the relay is draining, and when it does not answer within ten seconds. It succeeds for a relay of a \
-            cluster that stands by.
+            when the relay is draining, and when it does not answer within ten seconds. It succeeds for a relay that \
+            waits for the records of its cluster.
             """)
 
     @OptionGroup var relay: RelayOptions
@@ -21,7 +21,7 @@ struct HealthCommand: ParsableCommand {
             }
             switch answer {
             case .failed(let why): throw RelayStateError(description: why)
-            case .standsBy(let words): Console.say(words)
+            case .waits(let words): Console.say(words)
             default: Console.say("members can join")
             }
         }

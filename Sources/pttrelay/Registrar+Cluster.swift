@@ -1,4 +1,4 @@
-// The records of a relay in a cluster whose relays all serve: one of them writes, and each serves the channels of its shares.
+// The records of a relay in a cluster: one of them writes, and each serves the channels of its shares.
 import Logging
 import MonotonicTime
 import RelayCluster
@@ -7,7 +7,7 @@ import RelayServer
 import RelayStore
 import Synchronization
 
-/// What a relay knows of its part in such a cluster.
+/// What a relay knows of its part in its cluster.
 struct ClusterPart {
     let node: ClusterNode
     let shares: ClusterShares
@@ -79,7 +79,7 @@ extension Registrar {
     /// Whether this relay serves a channel, if that exists.
     func owns(_ channel: ChannelID) -> Bool { part.map { $0.owned.contains(channel.share()) } ?? true }
 
-    /// All relays of the cluster serve: from now on this one serves what its part says. The address is for links.
+    /// From now on this relay serves what its part says. The address is for links.
     func join(_ part: ClusterPart, _ server: RelayServer, host: String, port: UInt16) async {
         self.part = part
         setAddress(host: host, port: port)
@@ -237,7 +237,7 @@ extension Registrar {
     // MARK: Requests to the one that writes
 
     /// Whether another relay of the cluster writes the records.
-    var isFollowing: Bool { part.map { !$0.node.standing.serves } ?? false }
+    var isFollowing: Bool { part.map { !$0.node.writes } ?? false }
 
     /// Has the relay that writes the records do something.
     func ask(_ request: ClusterRequest) async throws -> ClusterResponse {

@@ -145,7 +145,7 @@ extension Registrar {
 
     // MARK: Status
 
-    /// How the relay is; in a cluster whose relays all serve, with what is on all of them.
+    /// How the relay is; in a cluster, with what is on all of them.
     func status() async throws -> AdministrationResponse {
         var status = try await ownStatus()
         if let part {

@@ -3,7 +3,6 @@ import Cryptography
 import Glibc
 import Logging
 import Reactor
-import RelayCluster
 import RelayHTTP
 import RelayProtocol
 import RelayServer
@@ -21,9 +20,9 @@ actor Registrar {
     let logger: Logger
     let clock: @Sendable () -> Int64
     private(set) var server: RelayServer?
-    /// The node of a cluster that stands by, and so carries out no command; nil: this relay serves.
-    private var standby: ClusterNode?
-    /// In a cluster whose relays all serve: this one's part.
+    /// The relay has not the records of its cluster yet, and so carries out no command.
+    private var waitsForRecords = false
+    /// In a cluster: this relay's part.
     var part: ClusterPart?
     /// The settings of the configuration for the floors, by the channels' names.
     var floors: Floors
@@ -64,8 +63,8 @@ actor Registrar {
     /// may come with the first packet.
     func connect(_ server: RelayServer) { self.server = server }
 
-    /// While `node` is there, commands are told which node carries them out.
-    func standBy(_ node: ClusterNode?) { standby = node }
+    /// While it waits for them, commands are refused.
+    func setWaitsForRecords(_ waits: Bool) { waitsForRecords = waits }
 
     /// The name and port for links.
     func setAddress(host: String, port: UInt16) { address = (host, port) }
@@ -186,8 +185,9 @@ actor Registrar {
 
     /// The same, for who tells one reason of a refusal from another.
     func perform(_ request: AdministrationRequest) async throws -> AdministrationResponse {
-        if let standby {
-            throw RelayStateError(description: Self.words(standby.standing) + ": run the command there", mayPass: true)
+        if waitsForRecords {
+            throw RelayStateError(
+                description: Self.waiting + ": try again, or run the command on another relay", mayPass: true)
         }
         if isFollowing, request.changesRecords {
             switch try await ask(.command(request)) {
@@ -204,16 +204,11 @@ actor Registrar {
         return try await inTurn { try await $0.carryOut(request, present) }
     }
 
-    private static func words(_ standing: ClusterNode.Standing) -> String {
-        guard let holder = standing.holder, let place = standing.holderPlace else {
-            return "this relay stands by, and no node of its cluster serves"
-        }
-        return "this relay stands by, and '\(holder)' at \(place) serves"
-    }
+    private static let waiting = "this relay waits for the records of its cluster"
 
     private func health() async -> AdministrationResponse {
-        // A supervisor is not to start a node again because another one serves.
-        if let standby { return .standsBy(Self.words(standby.standing)) }
+        // A supervisor is not to start a relay again because NATS does not answer.
+        if waitsForRecords { return .waits(Self.waiting) }
         let isServing = await server?.isServing ?? false
         return isServing ? .done : .failed("the relay accepts no members: it is starting or draining")
     }

@@ -51,7 +51,7 @@ extension RelayState {
             })
     }
 
-    /// Has the records keep what the configuration says of its channels: in a cluster whose relays all serve, only the records do.
+    /// Has the records keep what the configuration says of its channels: in a cluster, only the records do.
     func recordDeclaredChannels(_ settings: RelaySettings) throws {
         let floors = Floors(rules: settings.floorRules, retentions: settings.retentions)
         let served = try servedChannels(named: settings.channels, mayBeNone: true)

@@ -23,8 +23,8 @@ struct RelayStateError: Error, Equatable, CustomStringConvertible {
 
     static let channelsOfCluster = RelayStateError(
         description:
-            "all relays of the cluster serve, so its channels are in its records only: remove [[channel]] and --channel, "
-            + "and use 'pttrelay channel add'")
+            "the channels of a cluster are in its records only: remove [[channel]] and --channel, and use "
+            + "'pttrelay channel add'")
 
     static func badMemberName(_ text: String) -> RelayStateError {
         RelayStateError(

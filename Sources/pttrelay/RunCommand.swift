@@ -154,13 +154,12 @@ struct RunCommand: ParsableCommand {
         let registrar: Registrar
         let administration: AdministrationServer
         let node: ClusterNode?
-        let shares: ClusterShares?
     }
 
     private func pushes(
         _ configuration: PushEndpointConfiguration, to parts: Parts, _ readiness: Readiness, _ logger: Logger
     ) throws -> PushEndpoint {
-        let (server, registrar, node) = (parts.server, parts.registrar, parts.shares == nil ? nil : parts.node)
+        let (server, registrar, node) = (parts.server, parts.registrar, parts.node)
         do {
             return try PushEndpoint(
                 configuration: configuration, logger: logger,
@@ -191,45 +190,41 @@ struct RunCommand: ParsableCommand {
             state: state, web: place, floors: floors, channelsMaximum: settings.limits.channels,
             logger: Logger(label: "pttrelay.members"))
         var administration: AdministrationServer?
-        var node: ClusterNode?
-        var shares: ClusterShares?
+        var joined: (node: ClusterNode, shares: ClusterShares)?
         if let cluster = settings.cluster {
             let commands = try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
             administration = commands
-            let standby = ClusterStandby(
+            let start = ClusterStart(
                 settings: cluster, state: state, registrar: registrar, administration: commands, loop: loop,
                 logger: logger)
-            let service: ClusterNode.Service
-            (node, service) = try await standby.untilServing()
-            if case .shares(let own) = service { shares = own }
-        }
-        guard shares == nil || (self.channels + settings.channels).isEmpty else {
-            throw RelayStateError.channelsOfCluster
+            joined = try await start.untilServing()
+            // Once the cluster has records: `cluster import` takes over the channels of the configuration.
+            guard (self.channels + settings.channels).isEmpty else { throw RelayStateError.channelsOfCluster }
         }
         let served =
-            shares == nil
+            joined == nil
             ? try state.servedChannels(named: self.channels + settings.channels, mayBeNone: settings.api != nil) : []
         let channels = try state.configurations(served, floors)
-        if channels.isEmpty, shares == nil {
+        if channels.isEmpty, joined == nil {
             logger.notice("there is no channel yet: 'pttrelay channel add NAME' makes one")
         }
         let listen = listen ?? settings.listen ?? ListenAddress.standard
         var configuration = RelayServerConfiguration(
             listenAddress: listen.address, listenPort: listen.port, identity: state.identity, channels: channels,
-            transportKeys: node == nil
+            transportKeys: joined == nil
                 ? state.transportKeys ?? .generate() : try .shared(by: state.identity, at: Int64(time(nil))))
         configuration.limits = settings.limits
         StartNeeds(
             connections: settings.limits.connections, keptBytes: settings.limits.keptBytes,
-            hasLinks: settings.web != nil, mayPassOn: shares != nil
+            hasLinks: settings.web != nil, mayPassOn: joined != nil
         ).check(logger)
         configuration.timers = settings.timers
         configuration.workers = settings.workers
         configuration.helpers = settings.helpers
         // Another relay of the cluster may take them.
-        configuration.acceptsPushes = settings.push != nil || shares != nil
-        configuration.roster = shares == nil ? try state.roster() : RelayRoster(memberships: [:])
-        if shares != nil {
+        configuration.acceptsPushes = settings.push != nil || joined != nil
+        configuration.roster = joined == nil ? try state.roster() : RelayRoster(memberships: [:])
+        if joined != nil {
             configuration.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
         }
         let web = try settings.web.map { web in
@@ -247,11 +242,11 @@ struct RunCommand: ParsableCommand {
         await registrar.connect(server)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
-        if let shares, let node, let cluster = settings.cluster {
+        if let joined, let cluster = settings.cluster {
             let place = RelayPlace(cluster.configuration.place)
             guard let place else { throw RelayStateError(description: "'place' in [cluster] is no place") }
             let part = ClusterPart(
-                node: node, shares: shares, place: place,
+                node: joined.node, shares: joined.shares, place: place,
                 fail: { error in
                     ServiceConsole.complain("pttrelay: \(error)")
                     ServiceEnd.now(EXIT_FAILURE)
@@ -266,7 +261,7 @@ struct RunCommand: ParsableCommand {
         let links = try zip(served, channels).filter { $0.0.isDeclared || !$0.0.isAdded }.compactMap {
             try state.standingInvitation($0.1, host: host, port: port, web: place)
         }
-        await registrar.standBy(nil)
+        await registrar.setWaitsForRecords(false)
         let commands: AdministrationServer =
             if let administration { administration } else {
                 try await AdministrationServer(directory: directory, registrar: registrar, logger: logger)
@@ -276,7 +271,7 @@ struct RunCommand: ParsableCommand {
             pushes: try settings.push?.endpoint(state, logger: logger),
             operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
             api: try settings.api?.configuration(state, logger), registrar: registrar,
-            administration: commands, node: node, shares: shares)
+            administration: commands, node: joined?.node)
     }
 
     private func endpoint(

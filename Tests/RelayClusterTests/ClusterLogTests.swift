@@ -76,7 +76,7 @@ import Testing
         var limits = ClusterLogLimits()
         (limits.messages, limits.interval) = (40, .milliseconds(50))
         let first = try rig.run(settings, records, logLimits: limits)
-        #expect(try await rig.eventually { first.record.serves })
+        #expect(try await rig.eventually { first.node.writes })
         let second = try rig.run(rig.configuration("b"), try rig.store("b"), logLimits: limits)
         for step in 0..<10 {
             try enrol(step * 10..<step * 10 + 10, in: yard, records)
@@ -97,9 +97,9 @@ import Testing
         for store in [second.store, behind, late, third.store] { #expect(try store.everything() == all) }
         // The next one goes on with the log, and with its length.
         #expect(await first.node.release() == "127.0.0.1:9")
-        #expect(try await rig.eventually { second.record.serves || third.record.serves })
-        let next = second.record.serves ? second : third
-        let other = second.record.serves ? third : second
+        #expect(try await rig.eventually { second.node.writes || third.node.writes })
+        let next = second.node.writes ? second : third
+        let other = second.node.writes ? third : second
         try next.store.addChannel(try rig.name("Gate"), now: 3)
         #expect(try await rig.eventually { try other.store.everything() == next.store.everything() })
         #expect(second.record.ends.isEmpty && third.record.ends.isEmpty)

@@ -28,8 +28,8 @@ struct ClusterRig {
             name: "test", node: node, nats: server.options, place: place, replicas: 1, logBytesMaximum: 8 << 20)
     }
 
-    static var timers: ClusterStateMachine.Timers {
-        var timers = ClusterStateMachine.Timers()
+    static var timers: SharesStateMachine.Timers {
+        var timers = SharesStateMachine.Timers()
         (timers.poll, timers.renewal, timers.retry) = (.milliseconds(50), .milliseconds(200), .milliseconds(50))
         (timers.lease, timers.margin) = (.seconds(2), .milliseconds(500))
         return timers
@@ -38,14 +38,12 @@ struct ClusterRig {
     /// What a node has said and done.
     final class Record: Sendable {
         let log = KeptLog()
-        private let kept = Mutex<(ends: [ClusterStateMachine.End], serves: Bool)>(([], false))
+        private let kept = Mutex<(ends: [ClusterNode.End], serves: Bool)>(([], false))
         var lines: [String] { log.lines }
-        var ends: [ClusterStateMachine.End] { kept.withLock { $0.ends } }
+        var ends: [ClusterNode.End] { kept.withLock { $0.ends } }
+        /// Whether it has all records, and so takes a part in the table of shares.
         var serves: Bool { kept.withLock { $0.serves } }
-        func end(_ end: ClusterNode.End) {
-            guard case .lease(let end) = end else { return }
-            kept.withLock { $0.ends.append(end) }
-        }
+        func end(_ end: ClusterNode.End) { kept.withLock { $0.ends.append(end) } }
         func serve() { kept.withLock { $0.serves = true } }
     }
 
@@ -65,8 +63,13 @@ struct ClusterRig {
                 configuration, store: store, relay: relay, version: "1", timers: ClusterRig.timers,
                 logLimits: logLimits, logger: record.log.logger, onEnd: { record.end($0) })
             Task { [node] in
-                _ = await node.serve()
+                let shares = await node.serve()
                 record.serve()
+                Task { await shares.start() }
+                // Nobody talks on a channel.
+                for await case .pause(let numbers) in shares.orders {
+                    await shares.paused(Dictionary(uniqueKeysWithValues: numbers.map { ($0, []) }))
+                }
             }
         }
     }

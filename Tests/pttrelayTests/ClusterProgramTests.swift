@@ -13,24 +13,29 @@ import Testing
         private let name: String
         private var file: String { folder.path + "/pttrelay.toml" }
 
+        private let cluster: String
+
         init(_ name: String, _ server: NATSServer) throws {
             self.name = name
             folder = try StateFolder()
             port = try freePort()
-            try configure(
-                """
+            cluster = """
                 [cluster]
                 servers = ["\(server.url)"]
                 place = "127.0.0.1:\(port)"
                 node = "\(name)"
                 replicas = 1
                 log-megabytes = 16
-                """)
+
+                """
+            try configure()
         }
 
-        func configure(_ lines: String) throws {
+        /// - Parameter channel: One that the configuration declares.
+        func configure(inCluster: Bool = true, channel: String? = nil) throws {
+            let declared = channel.map { "[[channel]]\nname = \"\($0)\"\n" } ?? ""
             try RunningProgram.write(
-                "[relay]\nlisten = \"127.0.0.1:\(port)\"\nhost = \"127.0.0.1\"\nworkers = 1\n[[channel]]\nname = \"Team\"\n\(lines)\n",
+                "[relay]\nlisten = \"127.0.0.1:\(port)\"\nhost = \"127.0.0.1\"\nworkers = 1\n\(declared)\(inCluster ? cluster : "")",
                 to: file)
         }
 
@@ -69,68 +74,88 @@ import Testing
         return status
     }
 
-    @Test func `a cluster is made, one relay serves, and the other one takes over`() throws {
+    /// What `words` says, as soon as it has each of `parts` in it.
+    private func eventually(_ node: Node, _ words: [String], _ parts: [String]) throws {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while true {
+            let answer = try node.command(words)
+            if answer.status == 0, parts.allSatisfy(answer.output.contains) { return }
+            try #require(ContinuousClock.now < deadline, "\(answer) has not \(parts)")
+            usleep(100_000)
+        }
+    }
+
+    @Test func `a cluster is made, both relays serve, and take over from each other`() throws {
         let server = try NATSServer()
         let (first, second) = (try Node("a", server), try Node("b", server))
         // The first start is one without a cluster.
         let early = try first.command(["cluster", "status"])
         #expect(early.status == 1 && early.errors.contains("has no records yet"), "\(early)")
-        try first.configure("")
+        try first.configure(inCluster: false, channel: "Team")
         var process = try first.start()
         try first.waits(for: "ready\n")
         #expect(try first.command(["channel", "add", "Yard"]).status == 0)
         _ = end(process, with: SIGTERM)
-        try first.configure(
-            "[cluster]\nservers = [\"\(server.url)\"]\nplace = \"127.0.0.1:\(first.port)\"\nnode = \"a\"\nreplicas = 1\nlog-megabytes = 16"
-        )
+        try first.configure(channel: "Team")
         let made = try first.command(["cluster", "import"])
         #expect(
-            made.status == 0 && made.output.hasPrefix("the cluster 'relay' has the records of 2 channels\n"), "\(made)")
-        #expect(try first.command(["cluster", "import"]).errors.contains("has records already"))
+            made.status == 0 && made.output.hasPrefix("the cluster 'relay' has the records of 2 channels\n")
+                && made.output.contains("remove [[channel]]"), "\(made)")
+        let again = try first.command(["cluster", "import"])
+        #expect(again.errors.contains("has records already"), "\(again)")
+        // What the configuration declares is in the records now, and nowhere else.
+        process = try first.start()
+        #expect(end(process, with: 0) >> 8 == 78 && first.log.contains("remove [[channel]]"), "\(first.log)")
+        try first.configure()
         process = try first.start()
         try first.waits(for: "ready\n")
+        #expect(try first.command(["channels"]).output.contains("Team"))
 
         // The second one needs the key, and nothing else.
         let keyless = try second.start()
         #expect(end(keyless, with: 0) >> 8 == 78 && second.log.contains("copy identity.pem"), "\(second.log)")
         #expect(system("cp \(first.folder.path)/identity.pem \(second.folder.path)/") == 0)
         var other = try second.start()
-        try second.waits(for: "standing by\n")
-        #expect(try first.command(["channel", "add", "Gate"]).status == 0)
-        let deadline = ContinuousClock.now + .seconds(20)
-        var status = ""
-        while !status.contains("b at 127.0.0.1:\(second.port): stands by, has all records"),
-            ContinuousClock.now < deadline
-        {
-            status = try first.command(["cluster", "status"]).output
-            usleep(100_000)
-        }
-        #expect(status.contains("'a' at 127.0.0.1:\(first.port) serves"), "\(status)")
-        #expect(status.contains("b at 127.0.0.1:\(second.port): stands by, has all records"), "\(status)")
-        let refused = try second.command(["channel", "add", "Nowhere"])
-        #expect(
-            refused.status == 1
-                && refused.errors.contains("'a' at 127.0.0.1:\(first.port) serves: run the command there"), "\(refused)"
-        )
-        let health = try second.command(["health"])
-        #expect(health.status == 0 && health.output.contains("stands by"), "\(health)")
-
-        // Killed: the other one serves what there was, also what was added last.
-        _ = end(process, with: SIGKILL)
         try second.waits(for: "ready\n")
+        // Either takes commands.
+        #expect(try second.command(["channel", "add", "Gate"]).status == 0)
+        #expect(try first.command(["channels"]).output.contains("Gate"))
+        for node in [first, second] {
+            let health = try node.command(["health"])
+            #expect(health.status == 0 && health.output.contains("members can join"), "\(health)")
+        }
+        try eventually(
+            first, ["cluster", "status"],
+            [
+                "cluster 'relay': 'a' at 127.0.0.1:\(first.port) writes the records",
+                "b at 127.0.0.1:\(second.port): serves",
+                "has all records",
+            ])
+
+        // Killed: the other one serves all there was, also what was added last.
+        _ = end(process, with: SIGKILL)
+        try eventually(
+            second, ["cluster", "status"], ["'b' at 127.0.0.1:\(second.port) writes the records", "serves 64 of 64"])
         #expect(try second.command(["channels"]).output.contains("Gate"))
         process = try first.start()
-        try first.waits(for: "standing by\n")
-        #expect(try second.command(["channel", "remove", "Gate", "--yes"]).status == 0)
+        try first.waits(for: "ready\n")
+        #expect(try first.command(["channel", "remove", "Gate", "--yes"]).status == 0)
         // Stopped: it hands over.
         #expect(end(other, with: SIGTERM) == 0)
         #expect(second.log.contains("successor=127.0.0.1:\(first.port)"), "\(second.log)")
-        try first.waits(for: "ready\n")
+        try eventually(
+            first, ["cluster", "status"], ["'a' at 127.0.0.1:\(first.port) writes the records", "serves 64 of 64"])
         #expect(try !first.command(["channels"]).output.contains("Gate"))
-        // One that stands by ends at once when it is told to.
+        // One that has not the records yet says so, and ends at once when it is told to.
+        server.send(SIGSTOP)
         other = try second.start()
-        try second.waits(for: "standing by\n")
+        try second.waits(for: "waiting for the records of the cluster\n")
+        let health = try second.command(["health"])
+        #expect(health.status == 0 && health.output.contains("waits for the records"), "\(health)")
+        let refused = try second.command(["channel", "add", "Nowhere"])
+        #expect(refused.status == 1 && refused.errors.contains("run the command on another relay"), "\(refused)")
         #expect(end(other, with: SIGTERM) == 0)
+        server.send(SIGCONT)
 
         // Records of a cluster are not written past it.
         let past = try second.command(["channel", "add", "Past"])

@@ -19,7 +19,7 @@ import Testing
         #expect(cluster.replicas == 3 && cluster.logBytesMaximum == 1 << 30)
         #expect(!cluster.nats.hasTLS && cluster.nats.credentials == nil && cluster.nats.name == "pttrelay a")
         #expect(RelaySettings().cluster == nil)
-        #expect(try read(least).cluster?.timers == ClusterStateMachine.Timers())
+        #expect(try read(least).cluster?.timers == SharesStateMachine.Timers())
         #expect(try read(least + "lease = \"9s\"\n").cluster?.timers.lease == .seconds(9))
         let other = try #require(
             try read(
@@ -46,40 +46,35 @@ import Testing
         var lines = CheckCommand.summary(try read(least), state: "/s")
         #expect(
             lines.contains(
-                "is the node 'a' of the cluster 'relay', at 10.0.0.1:4433: it stands by while another one serves"))
+                "is the node 'a' of the cluster 'relay', at 10.0.0.1:4433, and serves a part of its channels"))
         #expect(!lines.contains { $0.hasPrefix("warning") })
         lines = CheckCommand.summary(try read(least + "replicas = 1\n"), state: "/s")
         #expect(lines.contains { $0.hasPrefix("warning: with 'replicas' below 3") })
+        lines = CheckCommand.summary(try read(least + "[[channel]]\nname = \"Yard\"\n"), state: "/s")
+        #expect(lines.contains { $0.hasPrefix("warning: the channels of a cluster are in its records only") })
         #expect(Reloader.needRestart(RelaySettings(), try read(least)) == ["[cluster]"])
     }
 
-    @Test func `the status names who serves, who stands by, who lacks records and who is silent`() {
+    @Test func `the status names who writes, who serves what, who lacks records and who is silent`() {
         func report(_ node: String, position: UInt64, at: Int64) -> ClusterNodeReport {
             ClusterNodeReport(
                 node: node, identifier: node, place: "\(node):1", serves: node == "a", position: position, at: at,
                 version: "1")
         }
         var status = ClusterAdministration.Status(
-            lease: ClusterLease(
-                epoch: 4, node: "a", identifier: "a", incarnation: "1", place: "a:1", state: .serving,
-                milliseconds: 20_000), allServe: false,
             nodes: [
-                report("a", position: 9, at: 100), report("b", position: 9, at: 96), report("c", position: 7, at: 99),
+                report("a", position: 9, at: 100), report("b", position: 9, at: 96),
+                report("c", position: 7, at: 9_999),
                 report("d", position: 9, at: 40),
             ], position: 9, messages: 7, logBytes: 30, logBytesMaximum: 100, replicas: 3)
         #expect(
-            ClusterCommand.lines(status, of: "relay", now: 100) == [
-                "cluster 'relay': 'a' at a:1 serves (epoch 4)",
-                "the log has 7 records on 3 NATS servers, and is 30 % full", "a at a:1: serves (version 1)",
-                "b at b:1: stands by, has all records (version 1)", "c at c:1: stands by, lacks 2 records (version 1)",
-                "d at d:1: not heard of for 60 s (version 1)",
+            ClusterCommand.lines(status, of: "relay", now: 100).prefix(3) == [
+                "cluster 'relay': no relay writes the records",
+                "the log has 7 records on 3 NATS servers, and is 30 % full",
+                "a at a:1: is not there; by its clock it was 0 s ago (version 1)",
             ])
-        status.lease?.state = .released
-        #expect(ClusterCommand.lines(status, of: "relay", now: 100).first == "cluster 'relay': no relay serves")
-        // All serve, and of the shares two relays have some.
-        (status.lease, status.allServe) = (nil, true)
         var table = ShareTable()
-        table.nodes = [("a", "1"), ("b", "2")].map { name, incarnation in
+        table.nodes = [("a", "1"), ("b", "2"), ("c", "3")].map { name, incarnation in
             ShareTable.Node(ClusterMember(node: name, identifier: name, incarnation: incarnation, place: "\(name):1"))
         }
         for share in 0..<24 { table.shares[share].owner = "1" }
@@ -90,11 +85,11 @@ import Testing
         status.shares = table
         #expect(
             ClusterCommand.lines(status, of: "relay", now: 100).filter { !$0.hasPrefix("the log") } == [
-                "cluster 'relay': all relays serve, and 'a' at a:1 writes the records (epoch 1)",
+                "cluster 'relay': 'a' at a:1 writes the records (epoch 1)",
                 "a at a:1: serves 24 of 64 shares of the channels, writes the records (version 1)",
                 "b at b:1: serves 1 of 64 shares of the channels, has all records (version 1)",
                 "c at c:1: serves 0 of 64 shares of the channels, lacks 2 records (version 1)",
-                "d at d:1: not heard of for 60 s (version 1)",
+                "d at d:1: is not there; by its clock it was 60 s ago (version 1)",
             ])
     }
 }

@@ -1,4 +1,4 @@
-// A relay's part in a cluster whose relays all serve: carries out what the state machine says, as far as it concerns NATS and the ports of others.
+// A relay's part in a cluster: carries out what the state machine says, as far as it concerns NATS and the ports of others.
 import Logging
 import MonotonicTime
 import NATS
@@ -36,10 +36,14 @@ public actor ClusterShares {
     private var changedAt = Instant.now
     private var problems: ClusterProblems
     private var hasReleased = false
+    private var hasEnded = false
     private var untilReleased: CheckedContinuation<Void, Never>?
+    private var untilEntered: CheckedContinuation<Void, Never>?
 
     /// How long an answer of NATS may take.
     private static let wait: Duration = .seconds(1)
+    /// How long a relay that begins waits for its entry in the table. It serves all the same when NATS answers later.
+    private static let entryTime: Duration = .seconds(5)
 
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
@@ -59,9 +63,18 @@ public actor ClusterShares {
 
     deinit { tableLoop.stop() }
 
-    /// The relay listens, and takes orders.
-    public func start() {
+    /// The relay listens, and takes orders. Returns when the others can know of it, or after `entryTime`.
+    public func start() async {
         take(.start)
+        await withCheckedContinuation { continuation in
+            untilEntered = continuation
+            _ = loop.schedule(after: Self.entryTime) { [weak self] in self?.assumeIsolated { $0.entered() } }
+        }
+    }
+
+    private func entered() {
+        untilEntered?.resume()
+        untilEntered = nil
     }
 
     /// Whether the relay has all records.
@@ -90,7 +103,14 @@ public actor ClusterShares {
 
     // MARK: Rules
 
+    /// The relay takes no part any more.
+    func end() {
+        hasEnded = true
+        timer?.cancel()
+    }
+
     private func take(_ event: SharesStateMachine.Event) {
+        guard !hasEnded else { return }
         for action in machine.handle(event, at: .now) { carryOut(action) }
         timer?.cancel()
         timer = machine.nextDeadline.map { deadline in
@@ -138,6 +158,7 @@ public actor ClusterShares {
             switch result {
             case .success(let revision?):
                 shares.note(nil)
+                shares.entered()
                 shares.take(.written(revision: revision))
             case .success(nil): shares.take(.refused)
             case .failure(ClusterError.sharesForked): shares.take(.forked)

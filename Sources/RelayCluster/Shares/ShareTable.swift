@@ -1,7 +1,7 @@
 // Which relay of a cluster serves which share of the channels, as all of them read it in JetStream.
 import RelayProtocol
 
-/// The relays of a cluster whose relays all serve, and what each serves.
+/// The relays of a cluster, and what each serves.
 ///
 /// Each relay counts `Node.renewals` up in it; the entry of one that does so no more is removed by the others (`SharesStateMachine`). Which
 /// message of the table's stream counts is the business of `ShareTableChain`.
@@ -10,9 +10,9 @@ public struct ShareTable: Codable, Equatable, Sendable {
     public struct Node: Codable, Equatable, Sendable {
         /// Its name.
         public var name: String
-        /// See `ClusterLease.identifier`.
+        /// See `ClusterMember.identifier`.
         public var identifier: String
-        /// See `ClusterLease.incarnation`.
+        /// See `ClusterMember.incarnation`.
         public var incarnation: String
         /// Where members reach it, as `host:port`.
         public var place: String

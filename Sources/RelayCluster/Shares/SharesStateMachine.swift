@@ -2,7 +2,7 @@
 import MonotonicTime
 import RelayProtocol
 
-/// One relay's part in a cluster whose relays all serve.
+/// One relay's part in a cluster.
 ///
 /// A share's owner is the relay that `ShareTable` names, as long as that relay renews its entry: it ends `Timers.margin` before others may remove
 /// it. They do when the entry was not renewed for `Timers.lease` (counted from when they saw the last renewal); or for `Timers.early`, where
@@ -414,7 +414,11 @@ public struct SharesStateMachine: Sendable {
     private mutating func releaseWhenDone(at now: Instant) -> [Action] {
         guard let releasedBy, !hasReleased else { return [] }
         let isWriter = table?.writer?.incarnation == own.incarnation
-        let isDone = held.isEmpty && !isWriter || (table?.readyLoads(except: own.incarnation).isEmpty ?? true)
+        // By a table that was read since. One that is there and not ready has just begun: it may take the shares in a moment.
+        let isAlone =
+            readAt.map { $0 >= releasedBy - timers.release } == true
+            && table?.nodes.allSatisfy { $0.incarnation == own.incarnation } != false
+        let isDone = held.isEmpty && !isWriter || isAlone || heldAt == nil
         guard isDone || now >= releasedBy else { return [] }
         hasReleased = true
         return [.released]

@@ -66,7 +66,6 @@ struct Run: ParsableCommand {
         false
     @Flag(help: "Only schedules of clusters: every twentieth seed, from about twenty times the first.") var cluster =
         false
-    @Flag(help: "Only schedules of clusters whose relays all serve: every second one of these.") var allServe = false
 
     func run() throws {
         if let fault, !Fleet.seed(fault: fault) {
@@ -76,9 +75,7 @@ struct Run: ParsableCommand {
         let silent = Coverage()
         var (steps, transmissions, failed) = (0, 0, 0)
         // Until all is well again after the last trouble: with relays for all, in clusters, and on channels nearby.
-        var recoveries = (
-            relays: Duration.zero, clusters: Duration.zero, allServe: Duration.zero, nearby: Duration.zero
-        )
+        var recoveries = (relays: Duration.zero, clusters: Duration.zero, nearby: Duration.zero)
         let clock = ContinuousClock()
         let began = clock.now
         var done: UInt64 = 0
@@ -91,8 +88,6 @@ struct Run: ParsableCommand {
             transmissions += outcome.transmissions
             if schedule.isNearby {
                 recoveries.nearby = max(recoveries.nearby, outcome.recovery)
-            } else if schedule.allServe {
-                recoveries.allServe = max(recoveries.allServe, outcome.recovery)
             } else if schedule.isCluster {
                 recoveries.clusters = max(recoveries.clusters, outcome.recovery)
             } else {
@@ -110,7 +105,6 @@ struct Run: ParsableCommand {
                 + "\(Int(Double(done) / max(seconds, 0.001))) schedules/s")
         say(
             "after the last trouble all was well within \(recoveries.relays), in clusters \(recoveries.clusters), "
-                + "where all relays serve \(recoveries.allServe), "
                 + "on channels nearby \(recoveries.nearby)")
         if let coverage { try save(counted.lines, to: coverage) }
         if failed > 0 { throw ExitCode.failure }
@@ -119,7 +113,6 @@ struct Run: ParsableCommand {
     /// The seed of the schedule of that number among those that are wanted.
     private func seed(of number: UInt64) -> UInt64 {
         if nearby { return number &* Schedule.nearbyEvery }
-        if allServe { return number &* Schedule.allServeEvery &+ Schedule.allServeRemainder }
         return cluster ? number &* Schedule.clusterEvery &+ Schedule.clusterRemainder : number
     }
 

@@ -57,7 +57,7 @@ extension Device {
 
     /// Whose relay goes down and has named a successor is there soon, when nothing is in the way.
     private func isSentAway(by connection: Connection) {
-        if let shares = fleet.shares { return isSentOn(by: connection, shares) }
+        if fleet.cluster != nil { return isSentOn(by: connection) }
         guard let process, let link, let successor = fleet.relay(named: connection.relay.successor),
             successor.isServing, link.hasBeenSent(to: successor, by: connection)
         else { return }

@@ -43,9 +43,7 @@ public final class Fleet {
     /// Where the invitations lead, and another one with the same key and channels; or those of a cluster.
     private(set) var relays: [SimulatedRelay] = []
     /// Whose relays they are; nil: each is alone.
-    private(set) var cluster: (any FleetCluster)?
-    /// The same, when all its relays serve.
-    private(set) var shares: SimulatedShares?
+    private(set) var cluster: SimulatedCluster?
     private(set) var devices: [Device] = []
     let schedule: Schedule
     private var recovered = Duration.zero
@@ -66,8 +64,8 @@ public final class Fleet {
         library = Self.library
         let names = ["Yard", "Workshop", "Visitors"]
         let ids =
-            schedule.allServe
-            ? SimulatedShares.channels(world.random("channels"))
+            schedule.isCluster
+            ? SimulatedCluster.channels(world.random("channels"))
             : names.indices.map { ChannelID("00000000-0000-4000-8000-00000000000\($0)")! }
         let channels = names.enumerated().map { index, name in
             RelayChannelConfiguration(
@@ -83,9 +81,8 @@ public final class Fleet {
         if schedule.isNearby {
             site = NearbySite(fleet: self, devices: schedule.devices)
         } else if schedule.isCluster {
-            shares = schedule.allServe ? SimulatedShares(world, fleet: self, channels: channels) : nil
-            let cluster: any FleetCluster = shares ?? SimulatedCluster(world, fleet: self, channels: channels)
-            relays = cluster.members.map(\.relay)
+            let cluster = SimulatedCluster(world, fleet: self, channels: channels)
+            relays = cluster.nodes.map(\.relay)
             self.cluster = cluster
         } else {
             relays = (0..<2).map { number in
@@ -189,14 +186,14 @@ public final class Fleet {
         case .drain: drain(relay(action.n), for: action.duration, how: action.value)
         case .renew: relay(action.n).renewKeys()
         case .natsdown: cluster?.loseLeader(for: action.duration)
-        case .natscut: cluster?.member(action.n).cutOff(for: action.duration, fromTableOnly: action.value == 1)
+        case .natscut: cluster?.node(action.n).cutOff(for: action.duration, fromTableOnly: action.value == 1)
         case .split: site?.split(action.value, for: action.duration)
         case .stranger: strangerComes(for: action.duration)
         case .rules:
-            shares?.setRules(action.value % FleetRules.all.count)
+            cluster?.setRules(action.value % FleetRules.all.count)
             for relay in relays { relay.setRules(action.value % FleetRules.all.count) }
             world.after(action.duration) { [self] in
-                shares?.setRules(schedule.rules)
+                cluster?.setRules(schedule.rules)
                 for relay in relays { relay.setRules(schedule.rules) }
             }
         default: devices[action.device].carryOut(action)
@@ -204,7 +201,7 @@ public final class Fleet {
     }
 
     /// The relay that an action is about.
-    private func relay(_ number: Int) -> SimulatedRelay { cluster?.member(number).relay ?? relays[number % 2] }
+    private func relay(_ number: Int) -> SimulatedRelay { cluster?.node(number).relay ?? relays[number % 2] }
 
     private func drain(_ relay: SimulatedRelay, for time: Duration, how: Int) {
         if let node = relay.node { return node.handOver(for: time) }

@@ -10,11 +10,7 @@ extension Schedule {
             return
         }
         if seed % Self.clusterEvery == Self.clusterRemainder {
-            if seed % Self.allServeEvery == Self.allServeRemainder {
-                self.init(allServe: seed)
-            } else {
-                self.init(cluster: seed)
-            }
+            self.init(cluster: seed)
             return
         }
         var random = SeededGenerator(seed: seed)
@@ -125,51 +121,6 @@ extension Schedule {
         }
         actions.sort { $0.at < $1.at }
         self.init(seed: seed, devices: devices, rules: 0, isNearby: true, actions: actions)
-    }
-
-    /// One seed of so many has a schedule of a cluster.
-    public static let clusterEvery: UInt64 = 20
-    /// Those with this remainder.
-    public static let clusterRemainder: UInt64 = 12
-
-    /// The schedule of a seed whose relays are a cluster: it is about who serves, and where members go.
-    private init(cluster seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
-        let devices = random.chance(60) ? 2 : 3
-        let rules = random.chance(60) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
-        let length = Int.random(in: 4_000...20_000, using: &random)
-        var actions: [ScheduledAction] = []
-        for _ in 0..<Int.random(in: 2...8, using: &random) {
-            actions.append(Self.action(random.chance(85) ? .hold : .talk, devices: devices, within: length, &random))
-        }
-        let relays: [Verb] = [.relaykill, .relaypower, .relayhalt, .drain, .drain, .natscut, .natsdown]
-        for _ in 0..<Int.random(in: 1...4, using: &random) {
-            var action = Self.action(
-                relays[Int.random(in: 0..<relays.count, using: &random)], devices: devices, within: length, &random)
-            // Whoever serves, most often.
-            action.n = random.chance(70) ? 3 : Int.random(in: 0..<3, using: &random)
-            // Longer than the lease lasts, now and then.
-            if action.verb != .drain, random.chance(25) {
-                action.time = Int.random(in: 15_000...30_000, using: &random)
-            }
-            actions.append(action)
-        }
-        let others: [Verb] = [
-            .loss, .jitter, .doubles, .deaf, .dumb, .cut, .reset, .garbage, .emergency, .sleep, .call, .kill, .move,
-            .replay, .renew, .rules, .channel,
-        ]
-        for verb in others.shuffled(using: &random).prefix(Int.random(in: 0...3, using: &random)) {
-            actions.append(Self.action(verb, devices: devices, within: length, &random))
-        }
-        // The first relay serves by then.
-        for index in actions.indices { actions[index].at += 3_000 }
-        // Most of it in the middle of what somebody says.
-        for index in actions.indices where actions[index].verb.isTrouble && random.chance(60) {
-            guard let press = actions.filter({ $0.verb == .hold }).randomElement(using: &random) else { continue }
-            actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
-        }
-        actions.sort { $0.at < $1.at }
-        self.init(seed: seed, devices: devices, rules: rules, isCluster: true, actions: actions)
     }
 
     /// Presses, some of them of emergencies, in the middle of presses of others: whoever has the floor then.

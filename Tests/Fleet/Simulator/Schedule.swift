@@ -88,7 +88,7 @@ public enum Verb: String, Sendable, CaseIterable {
     case relaypower
     /// Nobody can write to NATS for a time.
     case natsdown
-    /// Relay `n` reaches no server of NATS for a time; or, where all relays serve, it reaches the others, and not their table (`value` 1).
+    /// Relay `n` reaches no server of NATS for a time; or it reaches the others, and not their table (`value` 1).
     case natscut
     /// The channel's floor gets other rules: `FleetRules` number `value`, for a time.
     case rules
@@ -203,24 +203,22 @@ public struct Schedule: Sendable, Hashable {
     public var isNearby: Bool
     /// Whether the relays are those of a cluster.
     public var isCluster: Bool
-    /// Whether all of them serve, each some shares of the channels; of a cluster only.
-    public var allServe: Bool
     /// In the order of their times.
     public var actions: [ScheduledAction]
 
     /// A schedule with all it says.
     public init(
         seed: UInt64, devices: Int, rules: Int, isNearby: Bool = false, isCluster: Bool = false,
-        allServe: Bool = false, actions: [ScheduledAction]
+        actions: [ScheduledAction]
     ) {
         (self.seed, self.devices, self.rules, self.actions) = (seed, devices, rules, actions)
-        (self.isNearby, self.isCluster, self.allServe) = (isNearby, isCluster || allServe, allServe)
+        (self.isNearby, self.isCluster) = (isNearby, isCluster)
     }
 
     /// When the last action is over, in milliseconds. What happens on a machine takes longer when it sleeps meanwhile.
     var end: Int {
         (actions.map(\.end).max() ?? 0) + actions.reduce(0) { $0 + ($1.verb == .sleep ? $1.time : 0) }
-            + (isCluster ? Int(ClusterStateMachine.Timers().handover.milliseconds) : 0)
+            + (isCluster ? Int(SharesStateMachine.Timers().release.milliseconds) : 0)
     }
 }
 
@@ -269,8 +267,7 @@ extension ScheduledAction: CustomStringConvertible {
 
 extension Schedule: CustomStringConvertible {
     private var kind: String {
-        if isNearby { return " nearby=1" }
-        return allServe ? " allserve=1" : isCluster ? " cluster=1" : ""
+        isNearby ? " nearby=1" : isCluster ? " cluster=1" : ""
     }
 
     /// The text of the schedule, which `init(_:)` reads.
@@ -301,7 +298,7 @@ extension Schedule: CustomStringConvertible {
         else { throw ScheduleError(description: "needs a seed, 2 to 4 devices and known rules: '\(head)'") }
         self.init(
             seed: seed, devices: Int(devices), rules: Int(rules), isNearby: fields["nearby"] == 1,
-            isCluster: fields["cluster"] == 1, allServe: fields["allserve"] == 1,
+            isCluster: fields["cluster"] == 1,
             actions: try lines.dropFirst().map { try ScheduledAction($0) })
         guard actions.allSatisfy({ (0..<self.devices).contains($0.device) }) else {
             throw ScheduleError(description: "an action names a device that is not there")

@@ -14,7 +14,7 @@ final class SimulatedRelay {
     /// From 0; the invitations lead to the first one, or to all of a cluster.
     let number: Int
     /// Its part in a cluster; nil: it is alone.
-    unowned var node: (any FleetClusterMember)?
+    unowned var node: SimulatedNode?
     /// Where it is.
     let place: RelayPlace
     /// The machine whose pttd it is part of, as the host of a channel nearby; nil: it is a relay for all.
@@ -48,15 +48,15 @@ final class SimulatedRelay {
     var watch: FloorWatch
     /// Counts how often it has begun or ceased to serve channels, where it is one of several.
     var changesOfChannels = 0
-    /// It is one of several that all serve: its channels come and go, and its members are recorded.
-    private let allServe: Bool
+    /// Its channels come and go, and its members are recorded.
+    private let isOfCluster: Bool
 
     init(
         _ world: World, fleet: Fleet, number: Int, place: RelayPlace, on machine: Int? = nil,
-        channels: [RelayChannelConfiguration], allServe: Bool = false
+        channels: [RelayChannelConfiguration], isOfCluster: Bool = false
     ) {
         self.world = world
-        self.allServe = allServe
+        self.isOfCluster = isOfCluster
         clock = machine.map { fleet.devices[$0].clock } ?? MachineClock(world, number: 50 + number)
         self.fleet = fleet
         self.number = number
@@ -64,7 +64,7 @@ final class SimulatedRelay {
         self.machine = machine
         self.channels = channels
         let random = world.random("relay \(number == 0 ? "" : "1/")0")
-        core = allServe ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
+        core = isOfCluster ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
         chances = world.random("tickets \(number)")
         watch = FloorWatch(world)
     }
@@ -142,7 +142,7 @@ final class SimulatedRelay {
         if node == nil, chances.chance(30) { ticketKey += 1 }
         let life = "\(number == 0 ? "" : "\(number)/")\(generation)"
         let random = world.random("relay \(life)")
-        core = allServe ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
+        core = isOfCluster ? .withoutChannels(random) : RelayCore(channels: channels, random: random)
         isUp = true
         if let node {
             lostConnections = []

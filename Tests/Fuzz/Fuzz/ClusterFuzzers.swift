@@ -80,18 +80,12 @@ let clusterFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "cluster-state", maximum: 1_024,
         seeds: {
-            let lease = ClusterLease(
-                epoch: 1, node: "a", identifier: "00", incarnation: "01", place: "h:1", state: .serving,
-                milliseconds: 20_000)
-            let description = ClusterDescription(cluster: "00", pin: "AA", first: 1)
+            let description = ClusterDescription(cluster: "00", pin: "AA", first: 1, allServe: true)
             let report = ClusterNodeReport(
                 node: "a", identifier: "00", place: "h:1", serves: true, position: 1, at: 1, version: "1")
-            return [lease.message, description.message, report.message]
+            return [description.message, report.message]
         }
     ) { bytes in
-        if let lease = ClusterLease(message: bytes) {
-            expect(ClusterLease(message: lease.message) == lease, "a lease is what was read")
-        }
         if let description = ClusterDescription(message: bytes) {
             expect(ClusterDescription(message: description.message) == description, "a description is what was read")
         }

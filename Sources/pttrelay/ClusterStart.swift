@@ -1,4 +1,4 @@
-// A node of a cluster until it serves: it stands by, answers commands, and ends when it is told to.
+// A relay of a cluster until it has the records: it answers commands, and ends when it is told to.
 import Cryptography
 import Files
 import Glibc
@@ -10,8 +10,8 @@ import Settings
 import Terminal
 import Version
 
-/// Stands by.
-struct ClusterStandby {
+/// Waits for the records of the cluster.
+struct ClusterStart {
     let settings: ClusterSettings
     let state: RelayState
     let registrar: Registrar
@@ -20,24 +20,25 @@ struct ClusterStandby {
     let loop: EventLoop
     let logger: Logger
 
-    /// Returns when this node is to serve, which it then does until the program ends.
-    func untilServing() async throws -> (node: ClusterNode, service: ClusterNode.Service) {
+    /// Returns when all records are here.
+    func untilServing() async throws -> (node: ClusterNode, shares: ClusterShares) {
         let logger = logger
         let node = try ClusterNode(
             settings.configuration, store: state.store, relay: try ClusterIdentity(state.identity),
-            version: Version.text, timers: settings.timers, sharesTimers: settings.sharesTimers,
-            logger: Logger(label: "pttrelay.cluster")
+            version: Version.text, timers: settings.timers, logger: Logger(label: "pttrelay.cluster")
         ) { end in
-            // At once, whatever is under way: another node serves, or is about to. Members find it.
+            // At once, whatever is under way: other relays serve, or are about to. Members find them.
             ServiceConsole.complain("pttrelay: \(Self.words(end))")
             ServiceEnd.now(EXIT_FAILURE)
         }
-        await registrar.standBy(node)
+        await registrar.setWaitsForRecords(true)
         FailedStarts.ofService.succeeded()
         let (signals, watchdog) = try await loop.run { [loop, administration] in
             let signals = try SignalWatch([SIGHUP, SIGTERM, SIGINT], on: loop) { signal in
                 if signal == SIGHUP {
-                    return logger.notice("a node that stands by reads its configuration when it starts: restart it")
+                    return logger.notice(
+                        "a relay that waits for the records of its cluster reads its configuration when it starts: restart it"
+                    )
                 }
                 Task {
                     await administration.stop()
@@ -48,11 +49,11 @@ struct ClusterStandby {
                 signals, ServiceWatchdog.request.flatMap { ServiceWatchdog(watching: [loop] + node.loops, for: $0) }
             )
         }
-        ServiceConsole.say("standing by")
-        let service = await node.serve()
+        ServiceConsole.say("waiting for the records of the cluster")
+        let shares = await node.serve()
         withExtendedLifetime(watchdog) {}
         try await loop.run { signals.cancel() }
-        return (node, service)
+        return (node, shares)
     }
 
     private static func words(_ end: ClusterNode.End) -> String {
@@ -66,20 +67,6 @@ struct ClusterStandby {
         case .shares(.tooMany): return "the cluster has \(ShareTable.nodesMaximum) relays, and takes no more"
         case .fenced: return "another relay of the cluster writes the records now; \(again)"
         case .records(let why): return "this relay cannot write the records of its cluster: \(why)"
-        case .lease(let end): return words(end)
-        }
-    }
-
-    private static func words(_ end: ClusterStateMachine.End) -> String {
-        switch end {
-        case .deposed(let lease):
-            let holder = lease.map { "'\($0.node)' at \($0.place)" } ?? "another node"
-            return "\(holder) of the cluster serves now; this relay ends, and stands by when it is started again"
-        case .leaseLost:
-            return
-                "NATS has not answered for so long that another node may serve; this relay ends, and stands by when it is "
-                + "started again"
-        case .records(let why): return "this relay cannot serve its cluster: \(why)"
         }
     }
 }

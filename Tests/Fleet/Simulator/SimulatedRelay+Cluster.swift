@@ -68,7 +68,7 @@ extension SimulatedRelay {
 
 extension Device {
     /// Whoever is sent to the relay that serves its channel is there soon, when nothing is in the way.
-    func isSentOn(by connection: Connection, _ shares: SimulatedShares) {
+    func isSentOn(by connection: Connection) {
         guard let process, let link,
             let relay = fleet.relays.first(where: { link.hasBeenSent(to: $0, by: connection) })
         else { return }

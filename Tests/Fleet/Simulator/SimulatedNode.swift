@@ -1,4 +1,4 @@
-// One relay of a cluster whose relays all serve: what `ClusterShares` and the program do around the rules.
+// One relay of a cluster: what `ClusterShares` and the program do around the rules.
 import MonotonicTime
 import RelayProtocol
 import TestSupport
@@ -6,8 +6,8 @@ import TestSupport
 @testable import RelayCluster
 @testable import RelayServer
 
-final class SharesNode: FleetClusterMember {
-    private unowned let cluster: SimulatedShares
+final class SimulatedNode {
+    private unowned let cluster: SimulatedCluster
     let relay: SimulatedRelay
     private let world: World
     private var chances: SeededGenerator
@@ -25,7 +25,7 @@ final class SharesNode: FleetClusterMember {
     private(set) var writer: ClusterMember?
     private var watched: [String: String] = [:]
     /// What its program is about to do, in order.
-    private var orders: [(SharesNode) -> Void] = []
+    private var orders: [(SimulatedNode) -> Void] = []
     private var owned: Set<Int> = []
     /// Channels of these whose floors other relays still have.
     private var held: Set<ChannelID> = []
@@ -35,7 +35,7 @@ final class SharesNode: FleetClusterMember {
     private var quietSince: [ChannelID: Instant] = [:]
     private lazy var alarm = Alarm(relay.clock, of: self) { node in node.relay.act { node.take(.deadline) } }
 
-    init(_ cluster: SimulatedShares, relay: SimulatedRelay, chances: SeededGenerator) {
+    init(_ cluster: SimulatedCluster, relay: SimulatedRelay, chances: SeededGenerator) {
         self.cluster = cluster
         self.relay = relay
         self.chances = chances
@@ -98,7 +98,7 @@ final class SharesNode: FleetClusterMember {
     }
 
     /// Does the work, unless the process ends before.
-    func later(after delay: Duration, _ work: @escaping (SharesNode) -> Void) {
+    func later(after delay: Duration, _ work: @escaping (SimulatedNode) -> Void) {
         let life = life
         world.after(delay) { [self] in relay.act { [self] in if life == self.life { work(self) } } }
     }
@@ -156,7 +156,7 @@ final class SharesNode: FleetClusterMember {
     // MARK: Orders
 
     /// The program does one thing after the other, and waits for the disk now and then, seldom for long.
-    private func order(_ work: @escaping (SharesNode) -> Void) {
+    private func order(_ work: @escaping (SimulatedNode) -> Void) {
         orders.append(work)
         if orders.count == 1 { doNext() }
     }

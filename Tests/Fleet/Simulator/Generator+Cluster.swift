@@ -1,19 +1,19 @@
-// Schedules of clusters whose relays all serve.
+// Schedules of clusters.
 import TestSupport
 
 extension Schedule {
-    /// One seed of so many has a schedule of a cluster whose relays all serve: every second one of those of clusters.
-    public static let allServeEvery = 2 * clusterEvery
+    /// One seed of so many has a schedule of a cluster.
+    public static let clusterEvery: UInt64 = 20
     /// Those with this remainder.
-    public static let allServeRemainder = clusterEvery + clusterRemainder
+    public static let clusterRemainder: UInt64 = 12
 
-    /// The schedule of a seed whose relays all serve: it is about shares that move while people talk.
-    init(allServe seed: UInt64) {
+    /// The schedule of a seed whose relays are a cluster: it is about shares that move while people talk.
+    init(cluster seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let devices = random.chance(60) ? 2 : 3
         let rules = random.chance(60) ? 0 : Int.random(in: 0..<FleetRules.all.count, using: &random)
         if random.chance(15) {
-            self.init(seed: seed, devices: devices, rules: rules, allServe: true, actions: [])
+            self.init(seed: seed, devices: devices, rules: rules, isCluster: true, actions: [])
             actions = Self.peace(devices: devices, &random)
             return
         }
@@ -49,7 +49,7 @@ extension Schedule {
             actions[index].at = press.at + Int.random(in: 0...max(1, press.time + 400), using: &random)
         }
         actions.sort { $0.at < $1.at }
-        self.init(seed: seed, devices: devices, rules: rules, allServe: true, actions: actions)
+        self.init(seed: seed, devices: devices, rules: rules, isCluster: true, actions: actions)
     }
 
     /// One press after the other, and nothing goes wrong: shares move meanwhile, for the relays have just begun.
@@ -72,7 +72,7 @@ extension Schedule {
 
     /// Whether nothing goes wrong, and shares move: each press is heard by all then.
     var isPeaceful: Bool {
-        guard allServe, let first = actions.first, first.at >= Self.peaceBegins else { return false }
+        guard isCluster, let first = actions.first, first.at >= Self.peaceBegins else { return false }
         return actions.allSatisfy { $0.verb == .hold && $0.n < 2 && (300...4_000).contains($0.time) }
             && zip(actions, actions.dropFirst()).allSatisfy { $1.at >= $0.end + Self.peaceBetween }
     }

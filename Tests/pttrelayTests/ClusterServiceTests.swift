@@ -1,4 +1,4 @@
-// A cluster whose relays all serve, put together as `pttrelay run` does, with a real nats-server and real clients: where a client is sent, who
+// A cluster, put together as `pttrelay run` does, with a real nats-server and real clients: where a client is sent, who
 // enrols it, and what a push or a command to any relay does.
 import Cryptography
 import Glibc
@@ -17,7 +17,7 @@ import Vocabulary
 
 @testable import pttrelay
 
-@Suite(.serialized, .timeLimit(.minutes(3))) struct AllServeTests {
+@Suite(.serialized, .timeLimit(.minutes(3))) struct ClusterServiceTests {
     /// Whether a node may end.
     private final class End: Sendable {
         private let expected = Atomic<Bool>(false)
@@ -57,11 +57,9 @@ import Vocabulary
             links = Task { try await web.run() }
             node = try ClusterNode(
                 configuration, store: state.store, relay: try ClusterIdentity(state.identity), version: "1",
-                sharesTimers: timers, logger: quiet("cluster"),
+                timers: timers, logger: quiet("cluster"),
                 onEnd: { if !end.isExpected { Issue.record("ended: \($0)") } })
-            guard case .shares(let shares) = await node.serve() else {
-                throw RelayStateError(description: "one relay serves")
-            }
+            let shares = await node.serve()
             var server = RelayServerConfiguration(
                 listenAddress: host, listenPort: port, identity: state.identity, channels: [],
                 transportKeys: try .shared(by: state.identity, at: 0))
@@ -131,7 +129,7 @@ import Vocabulary
                             try #require(DisplayName("Post \(number)")), isAdded: true, isServed: true, now: 1)
                     }
                     _ = try ClusterAdministration(configuration).importRecords(
-                        of: state.store, as: try ClusterIdentity(state.identity), allServe: true)
+                        of: state.store, as: try ClusterIdentity(state.identity))
                 }
                 relays.append(try await Relay(folder, configuration, host: host, port: port))
             }
