@@ -18,18 +18,20 @@ public struct ClusterAdministration: Sendable {
         connection = try NATSConnection(configuration.nats)
     }
 
-    /// Checks that there is no cluster of this name yet.
+    /// Whether the cluster was made of the records of that relay: an import whose end it was not told of may have succeeded.
     ///
-    /// - Throws: `NATSError`, `ClusterError.hasRecords`.
-    public func requireNoRecords() throws {
-        guard try Self.description(configuration, connection, wait: Self.wait) == nil else {
+    /// - Throws: `NATSError`, `ClusterError.hasRecords` when it was made of others.
+    public func hasRecords(of store: RelayStore) throws -> Bool {
+        guard let description = try Self.description(configuration, connection, wait: Self.wait) else { return false }
+        guard try store.logPlace()?.cluster == description.cluster else {
             throw ClusterError.hasRecords(configuration.name)
         }
+        return true
     }
 
-    /// Makes the cluster of the records of a relay that does not run.
+    /// Makes the cluster of the records of a relay that does not run. What was interrupted can be done again.
     ///
-    /// - Returns: The messages that it took.
+    /// - Returns: The messages that it took; 0: it was made before.
     /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
     public func importRecords(
         of store: RelayStore, as relay: ClusterIdentity, messageMaximum: Int? = nil
@@ -37,7 +39,7 @@ public struct ClusterAdministration: Sendable {
         for stream in [configuration.log, configuration.shares, configuration.state] {
             try connection.add(stream, wait: Self.wait)
         }
-        try requireNoRecords()
+        guard try !hasRecords(of: store) else { return 0 }
         let beginning = ClusterRecord.Beginning(
             cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: relay.pin,
             changes: try store.everything())
@@ -57,14 +59,17 @@ public struct ClusterAdministration: Sendable {
         }
         let description = ClusterDescription(
             cluster: cluster, pin: relay.pin.description, first: first, allServe: true)
+        // Before it is told of: the answer may be lost.
+        try store.begin(LogPlace(cluster: cluster, epoch: 0, position: last))
         do throws(NATSError) {
             _ = try connection.publish(
                 description.message, to: configuration.descriptionSubject, of: configuration.state.name, after: .none,
                 wait: Self.wait)
         } catch {
-            throw error.kind == .otherLast ? ClusterError.hasRecords(configuration.name) : error
+            guard error.kind == .otherLast else { throw error }
+            // By another relay, or by this one in an attempt whose answer was lost.
+            _ = try hasRecords(of: store)
         }
-        try store.begin(LogPlace(cluster: cluster, epoch: 0, position: last))
         return messages.count
     }
 

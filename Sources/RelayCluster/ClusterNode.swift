@@ -58,7 +58,6 @@ public actor ClusterNode {
 
     /// How long an answer of NATS may take.
     private static let wait: Duration = .seconds(1)
-    private static let followInterval: Duration = .milliseconds(250)
     private static let retry: Duration = .seconds(1)
     private static let reportInterval: Duration = .seconds(5)
 
@@ -240,7 +239,7 @@ public actor ClusterNode {
             note(error, about: "the records")
             return again(after: Self.retry) { $0.begin(connection, description) }
         }
-        report(connection, behind: 0)
+        report(connection)
     }
 
     private func note(_ event: ClusterRecords.Event) {
@@ -314,28 +313,20 @@ public actor ClusterNode {
 
     // MARK: Reports
 
-    /// Tells the others of this node, every few seconds.
-    private func report(_ connection: NATSConnection, behind revision: UInt64) {
+    /// Tells the others of this node, every few seconds. Nobody else writes that subject, so the servers need not compare: NATS 2.9.10
+    /// does not answer for long at times where it has refused messages (docs/decisions/23-all-relays-serve.md).
+    private func report(_ connection: NATSConnection) {
         guard !hasEnded else { return }
         let report = ClusterNodeReport(
             node: own.node, identifier: own.identifier, place: own.place, serves: writes,
             position: records?.assumeIsolated { $0.position } ?? 0,
             at: Int64(time(nil)), version: version)
         let (subject, stream) = (configuration.nodeSubject(own.node), configuration.state.name)
-        inBackground(askingLoop) { () throws -> UInt64 in
-            do throws(NATSError) {
-                return try connection.publish(
-                    report.message, to: subject, of: stream, after: revision == 0 ? .none : .ofSubject(revision),
-                    wait: Self.wait)
-            } catch {
-                guard error.kind == .otherLast else { throw error }
-                return try connection.last(of: subject, in: stream, wait: Self.wait)?.sequence ?? 0
-            }
+        inBackground(askingLoop) {
+            try connection.publish(report.message, to: subject, of: stream, after: .any, wait: Self.wait)
         } then: { node, result in
-            // One that is lost is followed by the next one.
-            let next = (try? result.get()) ?? revision
-            let interval = revision == 0 ? Self.followInterval : Self.reportInterval
-            node.again(after: interval) { $0.report(connection, behind: next) }
+            let wasTold = (try? result.get()) != nil
+            node.again(after: wasTold ? Self.reportInterval : Self.retry) { $0.report(connection) }
         }
     }
 

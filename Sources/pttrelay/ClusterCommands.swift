@@ -51,8 +51,8 @@ struct ClusterCommand: ParsableCommand {
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
                 let administration = try ClusterAdministration(cluster)
-                try administration.requireNoRecords()
-                // Those of a cluster that has lost its servers' disks have had them since it was made.
+                _ = try administration.hasRecords(of: state.store)
+                // Those of a cluster have had them since it was made.
                 if try state.store.logPlace() == nil { try state.recordDeclaredChannels(settings) }
                 let channels = try state.store.channels().count
                 _ = try administration.importRecords(of: state.store, as: try ClusterIdentity(state.identity))

@@ -101,8 +101,7 @@ import Testing
         #expect(
             made.status == 0 && made.output.hasPrefix("the cluster 'relay' has the records of 2 channels\n")
                 && made.output.contains("remove [[channel]]"), "\(made)")
-        let again = try first.command(["cluster", "import"])
-        #expect(again.errors.contains("has records already"), "\(again)")
+        #expect(try first.command(["cluster", "import"]) == made, "once more changes nothing")
         // What the configuration declares is in the records now, and nowhere else.
         process = try first.start()
         #expect(end(process, with: 0) >> 8 == 78 && first.log.contains("remove [[channel]]"), "\(first.log)")
