@@ -12,8 +12,10 @@ import TestSupport
 /// The stream is there for those who reach it. It answers late, loses questions and answers, and gets some of what was given up all the same.
 final class SimulatedCluster {
     static let nodeCount = 3
-    /// Where the name of the invitations leads.
+    /// Those of the relays.
     static let addresses = (1...nodeCount).compactMap { SocketAddress("192.0.2.\($0)", port: 1) }
+    /// Where the name of the invitations leads: now and then first to where nobody is, as from a host without IPv6.
+    let namedAddresses: [SocketAddress]
 
     private let world: World
     private var chances: SeededGenerator
@@ -44,6 +46,9 @@ final class SimulatedCluster {
         slowest = (isPeaceful ? [5, 30] : [5, 30, 200]).randomElement(using: &chances)!
         rules = fleet.schedule.rules
         home = channels[0].id.share()
+        var name = world.random("name")
+        namedAddresses =
+            (name.chance(15) ? [SocketAddress("2001:db8::1", port: 1)].compactMap(\.self) : []) + Self.addresses
         self.channels = channels.map(\.name.text)
         nodes = (0..<Self.nodeCount).map { number in
             let place = RelayPlace(host: "node\(number)", port: 1)!

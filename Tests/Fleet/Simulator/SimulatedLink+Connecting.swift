@@ -47,8 +47,8 @@ extension SimulatedLink {
         }
         world.after(device.path.milliseconds(1...20)) { [self] in
             guard number == attempt, isAlive else { return }
-            known.know(SimulatedCluster.addresses) { _ in route }
-            take(.addressesFound(SimulatedCluster.addresses.count))
+            known.know(cluster.namedAddresses) { _ in route }
+            take(.addressesFound(cluster.namedAddresses.count))
             watchIdle()
             guard number == attempt, let address = turns.next(of: known.addresses) else { return }
             connect(
