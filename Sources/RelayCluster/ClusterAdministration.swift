@@ -98,18 +98,29 @@ public struct ClusterAdministration: Sendable {
     public func status() throws -> Status {
         _ = try Self.usableDescription(configuration, connection, wait: Self.wait)
         let table = try ShareTableStream(connection, configuration.shares).read().table
-        let state = configuration.state.name
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
-        let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: Self.wait)
-        let nodes = try subjects.sorted().prefix(100).compactMap { subject in
-            try connection.last(of: subject, in: state, wait: Self.wait).flatMap {
-                ClusterNodeReport(message: $0.bytes)
-            }
-        }
+        let nodes = try Self.reports(configuration, connection) { Self.wait }
         return Status(
             shares: table, nodes: nodes, position: log.last, messages: log.messages, logBytes: log.bytes,
             logBytesMaximum: log.bytesMaximum, replicas: log.replicas)
     }
+
+    /// What the nodes have said of themselves.
+    ///
+    /// - Parameter wait: How long the next answer may take.
+    static func reports(
+        _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: () throws -> Duration
+    ) throws -> [ClusterNodeReport] {
+        let state = configuration.state.name
+        let subjects = try connection.subjects(configuration.nodeSubject(">"), of: state, wait: try wait())
+        return try subjects.sorted().prefix(reportsMaximum).compactMap { subject in
+            try connection.last(of: subject, in: state, wait: try wait()).flatMap {
+                ClusterNodeReport(message: $0.bytes)
+            }
+        }
+    }
+
+    private static let reportsMaximum = 100
 
     /// What the cluster is.
     ///

@@ -55,9 +55,13 @@ public actor ClusterCalls {
 
     /// Has the relay of that incarnation do something.
     ///
-    /// - Parameter wait: How long it may take.
+    /// - Parameters:
+    ///   - wait: How long it may take.
+    ///   - lane: A loop that waits for this answer, and may wait; nil: one of those that all share.
     /// - Throws: `ClusterError.notAnswered`.
-    func ask(_ request: [UInt8], of incarnation: String, wait: Duration = wait) async throws -> [UInt8] {
+    func ask(
+        _ request: [UInt8], of incarnation: String, wait: Duration = wait, on lane: EventLoop? = nil
+    ) async throws -> [UInt8] {
         guard waiting < Self.waitingMaximum, let (message, number) = caller.seal(request, to: incarnation) else {
             throw ClusterError.notAnswered("too much is asked at once")
         }
@@ -65,7 +69,7 @@ public actor ClusterCalls {
         defer { waiting -= 1 }
         let (connection, subject, asked) = (connection, configuration.callSubject(incarnation), Instant.now)
         let result: Result<[UInt8], any Error> = await withCheckedContinuation { continuation in
-            nextLoop().execute {
+            (lane ?? nextLoop()).execute {
                 continuation.resume(
                     returning: Result {
                         // Those before may have waited in vain for long.

@@ -147,6 +147,12 @@ public actor ClusterNode {
 
     private static let othersWait: Duration = .seconds(1)
 
+    /// Looks at the other relays for an operator; nil: not all serve, or this one does not yet.
+    public func lookout() -> ClusterLookout? {
+        guard let calls, let shares, let connection else { return nil }
+        return ClusterLookout(calls, shares, connection, configuration, own, store)
+    }
+
     /// Answers what other relays ask this one: the answer, and the position in the log of the records that it is of.
     public typealias Answerer = @Sendable (_ request: [UInt8]) async -> (answer: [UInt8], position: UInt64)
 
@@ -166,8 +172,8 @@ public actor ClusterNode {
     }
 
     /// The first byte of what is not of `ClusterShares`.
-    private static let requestTag: UInt8 = 1
-    private static let positionByteCount = 8
+    static let requestTag: UInt8 = 1
+    static let positionByteCount = 8
 
     /// Hands over what this node serves and writes.
     ///

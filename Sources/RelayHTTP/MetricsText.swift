@@ -12,8 +12,11 @@ public enum MetricsText {
     ///
     /// - Parameters:
     ///   - version: The program's.
+    ///   - cluster: The relay's part in its cluster; nil: it is in none whose relays all serve.
     ///   - process: What the program uses of the machine; nil: not known.
-    public static func text(_ relay: RelayStatistics, version: String, process: ProcessUse? = nil) -> String {
+    public static func text(
+        _ relay: RelayStatistics, version: String, cluster: ClusterFigures? = nil, process: ProcessUse? = nil
+    ) -> String {
         var text = MetricsWriter()
         text.gauge("build_info", "The program.", [(["version": version], 1)])
         text.gauge("uptime_seconds", "Since the relay began to listen.", relay.uptime.milliseconds / 1_000)
@@ -23,6 +26,7 @@ public enum MetricsText {
         channels(relay.channels, &text)
         media(relay, &text)
         if let web = relay.web { links(web, &text) }
+        if let cluster { part(in: cluster, &text) }
         transport(relay, &text)
         if let process {
             text.gauge("process_resident_bytes", "Resident memory.", Double(process.residentBytes))
@@ -121,6 +125,37 @@ public enum MetricsText {
         text.counter(
             "web_media_too_late_total", "Copies that a link over TLS did not take within half a second; dropped.",
             web.mediaTooLate)
+    }
+
+    private static func part(in cluster: ClusterFigures, _ text: inout MetricsWriter) {
+        text.gauge(
+            "cluster_relays_known", "Relays of the cluster that were heard of within a week, this one included.",
+            Double(cluster.relaysKnown))
+        text.gauge("cluster_relays", "Of these, relays that serve or begin to.", Double(cluster.relays))
+        text.gauge("cluster_shares", "Shares of the channels that this relay serves.", Double(cluster.shares))
+        text.gauge(
+            "cluster_shares_unserved", "Shares of the channels that no relay of the cluster serves.",
+            Double(cluster.unserved))
+        text.gauge(
+            "cluster_writes_records", "1 while this relay writes the records of the cluster.", cluster.writes ? 1 : 0)
+        if let position = cluster.position {
+            text.gauge(
+                "cluster_log_position", "The last record of the cluster's log that this relay has.", Double(position))
+        }
+        if let behind = cluster.behind {
+            text.gauge(
+                "cluster_log_records_behind", "Records of the cluster's log that this relay does not have yet.",
+                Double(behind))
+        }
+        guard let passages = cluster.passages else { return }
+        text.gauge(
+            "web_passages", "Links over TLS between this relay and others of the cluster that are open, by direction.",
+            [(["direction": "to"], Double(passages.openTo)), (["direction": "from"], Double(passages.openFrom))])
+        text.counter(
+            "web_passages_begun_total", "Links over TLS passed on to other relays, or taken from them.",
+            [(["direction": "to"], Double(passages.begunTo)), (["direction": "from"], Double(passages.begunFrom))])
+        text.counter(
+            "web_passages_failed_total", "Links over TLS to pass on whose relay was not reached.", passages.failedTo)
     }
 
     private static func transport(_ relay: RelayStatistics, _ text: inout MetricsWriter) {

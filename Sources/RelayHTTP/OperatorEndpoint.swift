@@ -27,19 +27,40 @@ public struct OperatorEndpoint: Service {
         public var isServing: @Sendable () async -> Bool
         /// Everything; nil: it does not run.
         public var statistics: @Sendable () async -> RelayStatistics?
+        /// The cluster of the relay; nil: it is in none whose relays all serve.
+        public var cluster: Cluster?
 
         /// From somewhere.
         public init(
             isServing: @escaping @Sendable () async -> Bool,
-            statistics: @escaping @Sendable () async -> RelayStatistics?
+            statistics: @escaping @Sendable () async -> RelayStatistics?, cluster: Cluster? = nil
         ) {
             self.isServing = isServing
             self.statistics = statistics
+            self.cluster = cluster
         }
 
         /// Of a relay.
-        public init(_ server: RelayServer) {
-            self.init(isServing: { await server.isServing }, statistics: { await server.statistics })
+        public init(_ server: RelayServer, cluster: Cluster? = nil) {
+            self.init(
+                isServing: { await server.isServing }, statistics: { await server.statistics }, cluster: cluster)
+        }
+    }
+
+    /// How the cluster is.
+    public struct Cluster: Sendable {
+        /// All of it, for the page.
+        public var view: @Sendable () async -> OperatorCluster
+        /// What this relay knows of it, for the metrics.
+        public var figures: @Sendable () async -> ClusterFigures
+
+        /// From somewhere.
+        public init(
+            view: @escaping @Sendable () async -> OperatorCluster,
+            figures: @escaping @Sendable () async -> ClusterFigures
+        ) {
+            self.view = view
+            self.figures = figures
         }
     }
 

@@ -38,16 +38,28 @@ struct OperatorResponder: Sendable {
                 status: 401,
                 body: "'pttrelay operator-token' prints the token; send it as 'Authorization: Bearer TOKEN'\n")
         }
-        guard let statistics = await source.statistics() else {
+        guard let answer = await path == "/metrics" ? metrics() : status() else {
             return Answer(status: 503, body: "the relay is not running\n")
         }
-        if path == "/metrics" {
-            return Answer(
-                status: 200, mediaType: MetricsText.mediaType,
-                body: MetricsText.text(statistics, version: version, process: .own()))
+        return answer
+    }
+
+    private func metrics() async -> Answer? {
+        guard let statistics = await source.statistics() else { return nil }
+        let text = MetricsText.text(
+            statistics, version: version, cluster: await source.cluster?.figures(), process: .own())
+        return Answer(status: 200, mediaType: MetricsText.mediaType, body: text)
+    }
+
+    private func status() async -> Answer? {
+        let status: OperatorStatus
+        if let cluster = await source.cluster?.view() {
+            guard let own = cluster.own else { return nil }
+            status = OperatorStatus(cluster, own: own)
+        } else {
+            guard let statistics = await source.statistics() else { return nil }
+            status = OperatorStatus(statistics, version: version)
         }
-        return Answer(
-            status: 200, mediaType: "application/json",
-            body: OperatorStatus(statistics, version: version).text)
+        return Answer(status: 200, mediaType: "application/json", body: status.text)
     }
 }

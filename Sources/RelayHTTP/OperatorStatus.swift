@@ -19,6 +19,8 @@ struct OperatorStatus: Codable, Equatable {
         /// Packets that came to listeners, and that were lost on the way to them, before repair.
         var down: Int
         var downLost: Int
+        /// In a cluster whose relays all serve: the name of the one that serves it.
+        var relay: String?
     }
 
     struct Member: Codable, Equatable {
@@ -43,15 +45,22 @@ struct OperatorStatus: Codable, Equatable {
     var uptime: Double
     var isDraining: Bool
     var connections: Int
-    var packetsIn: Int
+    /// Nil of a relay of a cluster: nobody looks at it.
+    var packetsIn: Int?
     var packetsOut: Int
     var packetsDropped: Int
     var forwarding: Forwarding
     var channels: [Channel]
     /// Members of each channel, also those that are left out of `channels`.
     var memberCounts: [Int]
+    /// The cluster whose channels these are; nil: they are those of a relay that is in none, or in one whose other relays stand by.
+    var cluster: Cluster?
 
     init(_ relay: RelayStatistics, version: String) {
+        self.init(relay, version: version, channels: relay.channels)
+    }
+
+    init(_ relay: RelayStatistics, version: String, channels: [RelayStatistics.Channel]) {
         self.version = version
         uptime = relay.uptime.milliseconds / 1_000
         isDraining = relay.isDraining
@@ -60,21 +69,8 @@ struct OperatorStatus: Codable, Equatable {
         packetsOut = relay.counters.packetsOut
         packetsDropped = relay.counters.droppedTotal
         forwarding = Forwarding(bounds: LatencyHistogram.bounds, counts: relay.forwarding.counts)
-        memberCounts = relay.channels.map(\.members.count)
-        channels = relay.channels.map { channel in
-            // Those who talk first, so that they are seen however many there are.
-            let members = channel.members.filter(\.isTalking) + channel.members.filter { !$0.isTalking }
-            let counters = channel.counters
-            return Channel(
-                name: channel.name.text,
-                members: members.prefix(Self.membersMaximum).map {
-                    Member(
-                        id: $0.id.description, name: $0.name.text, isTalking: $0.isTalking, isSilent: $0.isSilent)
-                }, waiting: channel.waiting, grants: counters.grants,
-                denials: FloorDenyCause.allCases.reduce(0) { $0 + counters.denied($1) }, bursts: counters.bursts,
-                up: counters.packets, upLost: counters.packetsLostUp, down: counters.packetsHeard,
-                downLost: counters.packetsLostDown)
-        }
+        memberCounts = channels.map(\.members.count)
+        self.channels = channels.map { Channel($0) }
     }
 
     /// As JSON, keys sorted.
@@ -83,5 +79,22 @@ struct OperatorStatus: Codable, Equatable {
         encoder.outputFormatting = .sortedKeys
         // Numbers and texts only, none of them infinite: there is always one.
         return (try? encoder.encode(self)).map { String(decoding: $0, as: UTF8.self) } ?? "{}"
+    }
+}
+
+extension OperatorStatus.Channel {
+    /// - Parameter hasRoom: Whether one more member is to be in it; the first one that is not is the last one that is asked for.
+    init(_ channel: RelayStatistics.Channel, hasRoom: (RelayStatistics.Member) -> Bool = { _ in true }) {
+        // Those who talk first, so that they are seen however many there are.
+        let members = channel.members.filter(\.isTalking) + channel.members.filter { !$0.isTalking }
+        let counters = channel.counters
+        self.init(
+            name: channel.name.text,
+            members: members.prefix(OperatorStatus.membersMaximum).prefix(while: hasRoom).map {
+                .init(id: $0.id.description, name: $0.name.text, isTalking: $0.isTalking, isSilent: $0.isSilent)
+            }, waiting: channel.waiting, grants: counters.grants,
+            denials: FloorDenyCause.allCases.reduce(0) { $0 + counters.denied($1) }, bursts: counters.bursts,
+            up: counters.packets, upLost: counters.packetsLostUp, down: counters.packetsHeard,
+            downLost: counters.packetsLostDown)
     }
 }

@@ -76,6 +76,7 @@ struct WebChannel: ServerChildChannel {
                     if let target = WebLinkTarget(target: head.uri), let place = passages.place(for: target) {
                         return try passages.add(to: channel, target, at: place)
                     }
+                    if WebLinkTarget(target: head.uri)?.isPassedOn == true { passages.noteTaken(channel) }
                     try channel.pipeline.syncOperations.addHandler(
                         WebSocketHandler(worker, closingTime: TimeAmount(limits.closingTime)))
                 }

@@ -55,6 +55,9 @@ public struct WebEndpoint: Service {
     /// In a cluster: where links go whose channel another relay serves, by the number of its share; nil: they stay.
     public func setPlaces(_ places: [WebLinkAddress?]) { passages.set(places) }
 
+    /// What was counted of links that relays of a cluster pass on to each other.
+    public var passedOn: LinkPassages { passages.figures }
+
     /// The same endpoint, whose `run` calls `handler` once with the port.
     public func listening(_ handler: @escaping @Sendable (UInt16) async -> Void) -> WebEndpoint {
         var copy = self

@@ -7,6 +7,7 @@ import NIOHTTP1
 import NIOPosix
 import NIOSSL
 import NIOWebSocket
+import RelayHTTP
 import RelayProtocol
 import RelayServer
 import Synchronization
@@ -17,6 +18,7 @@ import Synchronization
 /// between can only end the link.
 final class WebPassages: Sendable {
     private let places = Mutex<[WebLinkAddress?]>([])
+    private let counted = Mutex(LinkPassages())
     private let complainedAt = Mutex<Instant?>(nil)
     private let worker: RelayWebWorker
     private let limits: WebEndpointLimits
@@ -47,14 +49,28 @@ final class WebPassages: Sendable {
         return places.withLock { $0.indices.contains(share) ? $0[share] : nil }
     }
 
+    /// What was counted.
+    var figures: LinkPassages { counted.withLock { $0 } }
+
+    /// Another relay has passed this WebSocket on. On the thread of its channel.
+    func noteTaken(_ channel: any Channel) {
+        counted.withLock {
+            $0.begunFrom += 1
+            $0.openFrom += 1
+        }
+        channel.closeFuture.whenComplete { [self] _ in counted.withLock { $0.openFrom -= 1 } }
+    }
+
     /// Takes the WebSocket of a client there. On the thread of its channel.
     func add(to channel: any Channel, _ target: WebLinkTarget, at address: WebLinkAddress) throws {
         let loop = channel.eventLoop
         let time = TimeAmount(limits.closingTime)
         let worker = worker
         let opening = Opening()
-        let near = WebPassage(isClient: false, closingTime: time) {
+        counted.withLock { $0.begunTo += 1 }
+        let near = WebPassage(isClient: false, closingTime: time) { [self] in
             worker.keep(opening, end: nil)
+            if opening.isOpen { counted.withLock { $0.openTo -= 1 } }
             opening.end()
         }
         worker.keep(opening) {
@@ -79,6 +95,8 @@ final class WebPassages: Sendable {
             switch result {
             case .success:
                 ends.value.opening.isOver = true
+                ends.value.opening.isOpen = true
+                self?.counted.withLock { $0.openTo += 1 }
                 ends.value.near.join(ends.value.far)
             case .failure(let error): self?.fail(ends.value.near, address, "\(error)")
             }
@@ -90,6 +108,8 @@ final class WebPassages: Sendable {
         var channel: (any Channel)?
         /// Whether it is open, or is not to be any more.
         var isOver = false
+        /// Whether it was open.
+        var isOpen = false
 
         /// Nobody needs it any more.
         func end() {
@@ -100,6 +120,7 @@ final class WebPassages: Sendable {
     }
 
     private func fail(_ near: WebPassage, _ address: WebLinkAddress, _ why: String) {
+        counted.withLock { $0.failedTo += 1 }
         // Its client comes again, and this relay knows better then.
         near.end(WebSocketErrorCode(codeNumber: 1_013), "the relay that serves this channel cannot be reached")
         let isDue = complainedAt.withLock { at in

@@ -9,6 +9,8 @@ enum ClusterRequest: Codable {
     case command(AdministrationRequest)
     case presence(channels: [String], PresenceQuestion)
     case status
+    /// For the operator's page: an answer of at most so many bytes.
+    case look(byteCount: Int)
 
     var isCommand: Bool { if case .command = self { true } else { false } }
 }
@@ -21,6 +23,8 @@ enum ClusterResponse: Codable {
     case command(AdministrationResponse)
     case presence([String: ChannelPresence])
     case status(AdministrationResponse.Status)
+    /// nil: the relay does not run.
+    case look(OperatorRelay?)
     case failed(ForwardedError)
 }
 

@@ -25,6 +25,8 @@ struct ClusterPart {
     let fail: @Sendable (any Error) -> Void
     /// Is told where other relays take links over TLS for the shares that they serve.
     let linkPlaces: @Sendable ([WebLinkAddress?]) -> Void
+    /// Tells the operator's pages of this relay, and those of the others; nil: nobody looks.
+    var watch: ClusterWatch?
     /// Where the shares are.
     var places: [SharesStateMachine.Place] = []
 
@@ -87,7 +89,8 @@ extension Registrar {
         let news = ClusterNews()
         await server.onMove { channel in news.add { $0.moved.insert(channel) } }
         await node.onRecords { changes in news.add { $0.records.formUnion(changes) } }
-        await node.onRequest { [weak self] request in await self?.answer(request) ?? ([], 0) }
+        let watch = part.watch
+        await node.onRequest { [weak self] request in await self?.answer(request, watch) ?? ([], 0) }
         Task { [weak self] in
             for await _ in news.signals {
                 let waiting = news.take()
@@ -253,14 +256,23 @@ extension Registrar {
     }
 
     /// What another relay of the cluster asks this one, which writes the records.
-    private func answer(_ request: [UInt8]) async -> (answer: [UInt8], position: UInt64) {
-        let response =
-            if let request = ClusterRequest(bytes: request) {
-                await answer(request)
-            } else {
-                Self.failed("the request cannot be read", mayPass: false)
-            }
-        return (response.bytes, (try? store.logPlace())?.position ?? 0)
+    private nonisolated func answer(
+        _ request: [UInt8], _ watch: ClusterWatch?
+    ) async -> (answer: [UInt8], position: UInt64) {
+        guard let request = ClusterRequest(bytes: request) else {
+            return (Self.failed("the request cannot be read", mayPass: false).bytes, 0)
+        }
+        // It is not of the records, and does not wait for the disk as they do.
+        if case .look(let byteCount) = request {
+            return (ClusterResponse.look(await watch?.own(byteCount: byteCount)).bytes, 0)
+        }
+        let (response, position) = await answerOfRecords(request)
+        return (response.bytes, position)
+    }
+
+    private func answerOfRecords(_ request: ClusterRequest) async -> (response: ClusterResponse, position: UInt64) {
+        let response = await answer(request)
+        return (response, (try? store.logPlace())?.position ?? 0)
     }
 
     private static func failed(_ why: String, mayPass: Bool = true) -> ClusterResponse {
@@ -277,6 +289,7 @@ extension Registrar {
             return .presence(Dictionary(uniqueKeysWithValues: found.map { ($0.key.description, $0.value) }))
         case .status:
             do { return .status(try await ownStatus()) } catch { return .failed(ForwardedError(error)) }
+        case .look: return .look(nil)  // Answered before.
         case .enrol where isFollowing, .command where isFollowing:
             return Self.failed("another relay writes the records now; try again")
         case .enrol(let channel, let token, let member, let name):
@@ -313,7 +326,7 @@ extension Registrar {
             case .failed(let error):
                 logger.error(
                     "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
-            case .command, .push, .presence, .status: break
+            case .command, .push, .presence, .status, .look: break
             }
         } catch {
             logger.error("a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])

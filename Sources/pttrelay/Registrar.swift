@@ -193,7 +193,7 @@ actor Registrar {
             switch try await ask(.command(request)) {
             case .command(let response): return response
             case .failed(let error): throw error
-            case .member, .refused, .push, .presence, .status:
+            case .member, .refused, .push, .presence, .status, .look:
                 throw RelayStateError(description: "the answer cannot be read", mayPass: true)
             }
         }

@@ -85,7 +85,8 @@ struct RunCommand: ParsableCommand {
             })
         let page = parts.operatorPage.map { page in
             OperatorEndpoint(
-                configuration: page, source: .init(parts.server), logger: logger,
+                configuration: page, source: .init(parts.server, cluster: parts.watch.map { .init($0) }),
+                logger: logger,
                 onListening: { port in
                     logger.info("serving the operator's page", metadata: ["port": "\(port)"])
                     readiness.listens()
@@ -154,6 +155,7 @@ struct RunCommand: ParsableCommand {
         let registrar: Registrar
         let administration: AdministrationServer
         let node: ClusterNode?
+        let watch: ClusterWatch?
     }
 
     private func pushes(
@@ -242,6 +244,7 @@ struct RunCommand: ParsableCommand {
         await registrar.connect(server)
         let port = try await server.start()
         let host = relay.host ?? settings.host ?? listen.invitationHost
+        let watch = await joined?.node.lookout().map { ClusterWatch($0, server, passages: { web?.passedOn }) }
         if let joined, let cluster = settings.cluster {
             let place = RelayPlace(cluster.configuration.place)
             guard let place else { throw RelayStateError(description: "'place' in [cluster] is no place") }
@@ -250,7 +253,7 @@ struct RunCommand: ParsableCommand {
                 fail: { error in
                     ServiceConsole.complain("pttrelay: \(error)")
                     ServiceEnd.now(EXIT_FAILURE)
-                }, linkPlaces: { web?.setPlaces($0) })
+                }, linkPlaces: { web?.setPlaces($0) }, watch: watch)
             await registrar.join(part, server, host: host, port: port)
         } else {
             try await registrar.started(
@@ -271,7 +274,7 @@ struct RunCommand: ParsableCommand {
             pushes: try settings.push?.endpoint(state, logger: logger),
             operatorPage: settings.operatorListen.map { page($0, state, logger) }, web: web,
             api: try settings.api?.configuration(state, logger), registrar: registrar,
-            administration: commands, node: joined?.node)
+            administration: commands, node: joined?.node, watch: watch)
     }
 
     private func endpoint(

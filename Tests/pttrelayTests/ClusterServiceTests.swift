@@ -19,14 +19,14 @@ import Vocabulary
 
 @Suite(.serialized, .timeLimit(.minutes(3))) struct ClusterServiceTests {
     /// Whether a node may end.
-    private final class End: Sendable {
+    final class End: Sendable {
         private let expected = Atomic<Bool>(false)
         var isExpected: Bool { expected.load(ordering: .relaxed) }
         func expect() { expected.store(true, ordering: .relaxed) }
     }
 
     /// One relay of the cluster.
-    private final class Relay: Sendable {
+    final class Relay: Sendable {
         let folder: StateFolder
         let host: String
         let port: UInt16
@@ -36,6 +36,8 @@ import Vocabulary
         let node: ClusterNode
         let pin: PublicKeyPin
         let end: End
+        let watch: ClusterWatch
+        let page: OperatorPort
 
         init(_ folder: StateFolder, _ configuration: ClusterConfiguration, host: String, port: UInt16) async throws {
             (self.folder, self.host, self.port) = (folder, host, port)
@@ -73,10 +75,13 @@ import Vocabulary
             await registrar.connect(self.server)
             try await self.server.start()
             let place = try #require(RelayPlace(configuration.place))
+            watch = ClusterWatch(
+                try #require(await node.lookout()), self.server, passages: { web.passedOn })
+            page = await OperatorPort(self.server, watch)
             await registrar.join(
                 ClusterPart(
                     node: node, shares: shares, place: place, fail: { Issue.record($0) },
-                    linkPlaces: { web.setPlaces($0) }), self.server, host: host, port: port)
+                    linkPlaces: { web.setPlaces($0) }, watch: watch), self.server, host: host, port: port)
         }
 
         var place: String { "\(host):\(port)" }
@@ -85,6 +90,7 @@ import Vocabulary
             end.expect()
             await server.stop()
             links.cancel()
+            page.stop()
             await registrar.disconnect()
         }
 
@@ -104,7 +110,7 @@ import Vocabulary
         }
     }
 
-    private struct Cluster {
+    struct Cluster {
         let nats: NATSServer
         let relays: [Relay]
         /// Where both take links over TLS.
@@ -154,7 +160,7 @@ import Vocabulary
         }
     }
 
-    private static func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
+    static func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(20)
         while try await !condition() {
             try #require(ContinuousClock.now < deadline, "\(what)")
@@ -214,6 +220,17 @@ import Vocabulary
             try await stays.isReady()
             #expect(try await relay.channel(name).connected == 2)
             #expect(await relay.registrar.ownPresence(of: [link.channel], .count)[link.channel]?.count == 2)
+            #expect(
+                try await other.page.metrics().isSuperset(of: [
+                    #"pttrelay_web_passages{direction="to"} 1"#,
+                    #"pttrelay_web_passages_begun_total{direction="to"} 1"#,
+                    "pttrelay_web_passages_failed_total 0",
+                ]))
+            #expect(
+                try await relay.page.metrics().isSuperset(of: [
+                    #"pttrelay_web_passages{direction="from"} 1"#,
+                    #"pttrelay_web_passages_begun_total{direction="from"} 1"#,
+                ]))
             // When its relay goes, the other one serves the channel.
             if relay.host == cluster.relays[1].host {
                 relay.end.expect()

@@ -206,6 +206,8 @@ public actor ClusterShares {
 
     // MARK: Ports
 
+    /// The table of shares as it was read last; nil: it was not yet.
+    var table: ShareTable? { machine.table }
     /// The incarnations of the other relays.
     var others: [String] { watched.keys.sorted() }
     /// Whether no relay has come or gone for so long that all members are back.

@@ -24,7 +24,8 @@ public struct SharesStateMachine: Sendable {
     private let own: ShareTable.Node
     private let shareCount: Int
     private let timers: Timers
-    private var table: ShareTable?
+    /// The table as it was read last.
+    private(set) var table: ShareTable?
     private var revision: UInt64 = 0
     /// When the table was read or written last.
     private var readAt: Instant?
