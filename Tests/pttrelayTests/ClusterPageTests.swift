@@ -104,14 +104,14 @@ extension ClusterServiceTests {
             #expect(page.cluster.relays.map(\.state) == ["told", "told"])
             #expect(page.cluster.relays.map(\.shares) == [32, 32])
             #expect(page.cluster.relays.map(\.isOwn) == [number == 0, number == 1])
-            #expect(page.cluster.relays.map(\.writes) == cluster.relays.map { $0.node.standing.serves })
+            #expect(page.cluster.relays.map(\.writes) == cluster.relays.map { $0.node.writes })
             #expect(page.cluster.relays.compactMap(\.told?.members) == [1, 1])
             #expect(page.cluster.relays.compactMap(\.told?.channels).reduce(0, +) == 16)
             let metrics = try await relay.page.metrics()
             for line in [
                 "pttrelay_cluster_relays_known 2", "pttrelay_cluster_relays 2", "pttrelay_cluster_shares 32",
                 "pttrelay_cluster_shares_unserved 0",
-                "pttrelay_cluster_writes_records \(relay.node.standing.serves ? 1 : 0)",
+                "pttrelay_cluster_writes_records \(relay.node.writes ? 1 : 0)",
             ] {
                 #expect(metrics.contains(line), "\(line)")
             }
