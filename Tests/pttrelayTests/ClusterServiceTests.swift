@@ -121,7 +121,7 @@ import Vocabulary
             var relays: [Relay] = []
             webPort = try freePort()
             for (name, host) in [("a", "127.0.0.1"), ("b", "127.0.0.2")] {
-                let (folder, port) = (try StateFolder(), try freePort())
+                let (folder, port) = (try StateFolder(), try freeDatagramPort())
                 var configuration = ClusterConfiguration(
                     name: "test", node: name, nats: NATSOptions(servers: [nats.url], name: name),
                     place: "\(host):\(port)", replicas: 1, logBytesMaximum: 16 << 20)
