@@ -94,7 +94,7 @@ public struct ClusterAdministration: Sendable {
 
     /// How the cluster is.
     ///
-    /// - Throws: `NATSError`, `ClusterError.noRecords`.
+    /// - Throws: `NATSError`, `ClusterError.noRecords`, `.oneServes`.
     public func status() throws -> Status {
         _ = try Self.usableDescription(configuration, connection, wait: Self.wait)
         let table = try ShareTableStream(connection, configuration.shares).read().table

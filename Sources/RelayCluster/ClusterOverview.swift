@@ -1,6 +1,6 @@
 // The relays of a cluster as an operator asks for them: who serves how much, who writes, and who is away. Pure.
 
-/// A cluster whose relays all serve, as one of them sees it.
+/// A cluster, as one of them sees it.
 public struct ClusterOverview: Equatable, Sendable {
     /// A relay that is in the table of shares.
     public struct Relay: Equatable, Sendable {

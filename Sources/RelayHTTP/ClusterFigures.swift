@@ -1,6 +1,6 @@
 // What a relay counts of its cluster, for the metrics.
 
-/// A relay's part in a cluster whose relays all serve.
+/// A relay's part in a cluster.
 public struct ClusterFigures: Sendable, Equatable {
     /// Relays that were heard of within a week.
     public var relaysKnown: Int

@@ -12,7 +12,7 @@ public enum MetricsText {
     ///
     /// - Parameters:
     ///   - version: The program's.
-    ///   - cluster: The relay's part in its cluster; nil: it is in none whose relays all serve.
+    ///   - cluster: The relay's part in its cluster; nil: it is in none.
     ///   - process: What the program uses of the machine; nil: not known.
     public static func text(
         _ relay: RelayStatistics, version: String, cluster: ClusterFigures? = nil, process: ProcessUse? = nil

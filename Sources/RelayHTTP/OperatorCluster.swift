@@ -1,4 +1,4 @@
-// A cluster whose relays all serve, as the operator's page of any of them shows it.
+// A cluster, as the operator's page of any of them shows it.
 import RelayServer
 
 /// One look at a cluster.

@@ -27,7 +27,7 @@ public struct OperatorEndpoint: Service {
         public var isServing: @Sendable () async -> Bool
         /// Everything; nil: it does not run.
         public var statistics: @Sendable () async -> RelayStatistics?
-        /// The cluster of the relay; nil: it is in none whose relays all serve.
+        /// The cluster of the relay; nil: it is in none.
         public var cluster: Cluster?
 
         /// From somewhere.

@@ -19,7 +19,7 @@ struct OperatorStatus: Codable, Equatable {
         /// Packets that came to listeners, and that were lost on the way to them, before repair.
         var down: Int
         var downLost: Int
-        /// In a cluster whose relays all serve: the name of the one that serves it.
+        /// In a cluster: the name of the one that serves it.
         var relay: String?
     }
 
@@ -53,7 +53,7 @@ struct OperatorStatus: Codable, Equatable {
     var channels: [Channel]
     /// Members of each channel, also those that are left out of `channels`.
     var memberCounts: [Int]
-    /// The cluster whose channels these are; nil: they are those of a relay that is in none, or in one whose other relays stand by.
+    /// The cluster whose channels these are; nil: they are those of a relay that is in none.
     var cluster: Cluster?
 
     init(_ relay: RelayStatistics, version: String) {

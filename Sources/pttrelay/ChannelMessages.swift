@@ -50,7 +50,7 @@ extension AdministrationResponse {
         var members: Int
         /// Members that are connected now; nil: the relay does not run, or does not serve the channel.
         var connected: Int?
-        /// In a cluster: where the one is that serves the channel; nil: none does, or it is not such a cluster.
+        /// In a cluster: where the one is that serves the channel; nil: none does, or there is no cluster.
         var servedAt: String? = nil
         var openInvitations: Int
         var isEndToEnd: Bool

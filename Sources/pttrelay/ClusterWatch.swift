@@ -1,4 +1,4 @@
-// The cluster on the operator's page and in the metrics, where all relays serve: what each relay says of itself, put together.
+// The cluster on the operator's page and in the metrics: what each relay says of itself, put together.
 import Glibc
 import RelayCluster
 import RelayHTTP

@@ -7,7 +7,7 @@ import TestSupport
 @testable import RelayServer
 
 extension RelayCore {
-    /// A relay of a cluster whose relays all serve, as it begins: it has no channel, and members are recorded.
+    /// A relay of a cluster, as it begins: it has no channel, and members are recorded.
     static func withoutChannels(_ random: SeededGenerator) -> RelayCore {
         var core = RelayCore(channels: [], roster: RelayRoster(memberships: [:]), random: random)
         core.places = ChannelPlaces(shares: Array(repeating: .nowhere, count: ChannelID.shareCount))
