@@ -57,6 +57,8 @@ extension Duration {
     public var nanoseconds: Int64 {
         // Nearly all are below 9 s, and then it takes no division of 128 bits: rules do this dozens of times a packet.
         if let short = Int64(exactly: attoseconds) { return short / 1_000_000_000 }
+        // The same for 2.6 hours: by 2 to the power of 9 first, and then by the rest of it.
+        if let longer = UInt64(exactly: attoseconds >> 9) { return Int64(longer / 1_953_125) }
         let (seconds, attoseconds) = components
         let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
         guard !overflow else { return seconds < 0 ? .min : .max }

@@ -84,6 +84,15 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         }
     }
 
+    /// A deadline that its owner moves again and again: to set it allocates nothing.
+    public final class Alarm {
+        fileprivate let deadline = Deadline()
+        fileprivate let handler: () -> Void
+
+        /// One that is not set yet; `handler` is called when its time comes.
+        public init(_ handler: @escaping () -> Void) { self.handler = handler }
+    }
+
     /// What other code has given the loop to do.
     private enum Item {
         case job(UnownedJob)
@@ -267,6 +276,19 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     @discardableResult
     public func schedule(after delay: Duration, _ handler: @escaping () -> Void) -> Timer {
         schedule(at: .now + delay, handler)
+    }
+
+    /// Has `alarm` ring once, at `instant` or as soon after it as the loop is free, instead of when it was to ring before; nil: not at
+    /// all. An alarm is one loop's.
+    public func set(_ alarm: Alarm, at instant: Instant?) {
+        checkIsolated()
+        if let instant {
+            alarm.deadline.handler = alarm.handler
+            timers.schedule(alarm.deadline, at: instant)
+        } else {
+            alarm.deadline.handler = nil
+            timers.remove(alarm.deadline)
+        }
     }
 
     /// Deadlines that are still to come. On the loop's thread only.

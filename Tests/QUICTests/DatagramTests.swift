@@ -74,14 +74,14 @@ import Testing
         let connection = try await client.connect(to: server, at: .loopback(port: path.port))
         try await server.wait("ready") { $0.readyCount == 1 }
         try await Task.sleep(for: .milliseconds(500))
-        let before = try await client.on { $0.endpoint.timerWakes }
+        let before = try await client.on { $0.endpoint.alarmWakes }
         for number in 0..<100 {
             try await client.on { _ in try connection.sendDatagram([UInt8(number)]) }
             try await Task.sleep(for: .milliseconds(3))
         }
         try await server.wait("all") { $0.datagrams.count == 100 }
         // The library's pacing looks again after each packet: microseconds later on a short path, more on a long one.
-        let wakes = try await client.on { $0.endpoint.timerWakes } - before
+        let wakes = try await client.on { $0.endpoint.alarmWakes } - before
         #expect(wakes <= 25, "\(wakes)")
         try await client.stop()
         try await server.stop()

@@ -9,7 +9,7 @@ import Testing
     func `nobody is asked again while its answer may still wait`(milliseconds: UInt64) {
         let roundTrip = milliseconds * 1_000_000
         let interval = QUICConnection.probeInterval(shortest: .milliseconds(50), roundTrip: roundTrip)
-        let answered = roundTrip + max(roundTrip / 8, UInt64(QUICConnection.acknowledgementDelay.nanoseconds))
+        let answered = roundTrip + max(roundTrip / 8, UInt64(AcknowledgementPace.longest.nanoseconds))
         #expect(interval > answered && interval >= 50_000_000)
         // Nor is it waited for much longer.
         #expect(interval <= max(50_000_000, roundTrip * 3 / 2, roundTrip + 30_000_000))

@@ -69,6 +69,36 @@ private actor Resident {
         #expect(elapsed >= .milliseconds(30))
     }
 
+    @Test func `an alarm rings once at the time that was set last`() async throws {
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let rings = Mutex<[String]>([])
+        let elapsed: Duration = try await withCheckedThrowingContinuation { continuation in
+            loop.execute {
+                let start = Instant.now
+                let off = EventLoop.Alarm { rings.withLock { $0.append("off") } }
+                let earlier = EventLoop.Alarm { rings.withLock { $0.append("earlier") } }
+                // It takes back another one that is due in the same turn.
+                let later = EventLoop.Alarm {
+                    rings.withLock { $0.append("later") }
+                    loop.set(off, at: nil)
+                }
+                for milliseconds in 1...50 { loop.set(later, at: start + .milliseconds(milliseconds)) }
+                loop.set(off, at: start + .milliseconds(50))
+                loop.set(earlier, at: start + .seconds(3_600))
+                loop.set(earlier, at: start + .milliseconds(10))
+                loop.schedule(at: start + .milliseconds(60)) {
+                    #expect(loop.scheduledCount == 0)
+                    // It may be set again.
+                    loop.set(earlier, at: .now)
+                    loop.schedule(after: .milliseconds(10)) { continuation.resume(returning: .now - start) }
+                }
+            }
+        }
+        #expect(rings.withLock { $0 } == ["earlier", "later", "earlier"])
+        #expect(elapsed >= .milliseconds(60))
+    }
+
     @Test func jobsAndWorkRunInTheOrderInWhichTheyWerePosted() async throws {
         let loop = try EventLoop(name: "test")
         defer { loop.stop() }

@@ -11,6 +11,9 @@ import Testing
             (.seconds(86_400 * 365), 31_536_000_000_000_000),
             (Duration(attoseconds: 1_999_999_999), 1), (Duration(attoseconds: -1_999_999_999), -1),
             (Duration(secondsComponent: 20, attosecondsComponent: 1_999_999_999), 20_000_000_001),
+            (Duration(secondsComponent: 9_444, attosecondsComponent: 732_965_739_290_427_391), 9_444_732_965_739),
+            (Duration(secondsComponent: 9_444, attosecondsComponent: 732_965_739_290_427_392), 9_444_732_965_739),
+            (Duration(secondsComponent: 9_445, attosecondsComponent: 1_999_999_999), 9_445_000_000_001),
             (.seconds(Int64.max), .max), (.seconds(-Int64.max), .min),
         ] as [(Duration, Int64)])
     func `a duration is whole nanoseconds, rounded toward zero and clamped`(duration: Duration, expected: Int64) {

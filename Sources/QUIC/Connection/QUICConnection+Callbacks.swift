@@ -21,7 +21,11 @@ extension QUICConnection {
         var callbacks = ngtcp2_callbacks()
         callbacks.recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb
         callbacks.encrypt = ngtcp2_crypto_encrypt_cb
-        callbacks.decrypt = ngtcp2_crypto_decrypt_cb
+        callbacks.decrypt = { result, aead, context, bytes, length, nonce, nonceLength, header, headerLength in
+            ptt_note_opened(header, headerLength)
+            return ngtcp2_crypto_decrypt_cb(
+                result, aead, context, bytes, length, nonce, nonceLength, header, headerLength)
+        }
         callbacks.hp_mask = ngtcp2_crypto_hp_mask_cb
         callbacks.update_key = ngtcp2_crypto_update_key_cb
         callbacks.delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb
@@ -283,6 +287,7 @@ extension QUICConnection {
     }
 
     private func datagramReceived(_ bytes: UnsafeBufferPointer<UInt8>, isEarly: Bool) {
+        readDatagram = bytes.count
         guard queuedDatagramEvents < endpoint.configuration.datagramReceiveQueue else {
             statistics.datagramsDroppedReceiving += 1
             return

@@ -19,27 +19,39 @@ extension QUICConnection {
     /// Takes one packet that came for this connection.
     func receive(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
         guard let conn else { return }
-        if silentSince != nil { silentSince = endpoint.timestamp() }
-        lastHeard = .now
+        let now = Instant.now
+        if silentSince != nil { silentSince = UInt64(now.nanoseconds) }
+        lastHeard = now
+        readDatagram = nil
+        ptt_forget_opened()
         var info = ngtcp2_pkt_info()
         // A client's own address changes with the route, unseen; a server's is part of the path.
         let status = socket.withPath(from: isServer ? packet.local : nil, to: packet.remote) {
             ngtcp2_conn_read_pkt_versioned(
                 conn, $0, NGTCP2_PKT_INFO_VERSION, &info,
                 packet.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), packet.bytes.count,
-                endpoint.timestamp())
+                UInt64(now.nanoseconds))
         }
-        settle(status)
-        noticeStoppedStreams()
+        let number = AcknowledgementPace.Number(ptt_opened())
+        if status == 0, let number, isDatagram(packet, number) {
+            let due = acknowledgementPace.putOff(number, ifQuiet: mayPutOff(packet), at: now)
+            settle(status, isAnswered: due == nil)
+            if let due { wake(by: due) }
+        } else {
+            acknowledgementPace.note(number, at: now)
+            settle(status)
+            noticeStoppedStreams()
+        }
     }
 
     /// Called when the library's next deadline has come.
     func handleExpiry() {
         guard let conn else { return }
+        acknowledgementPace.woke(at: .now)
         settle(ngtcp2_conn_handle_expiry(conn, endpoint.timestamp()))
     }
 
-    private func settle(_ status: Int32) {
+    private func settle(_ status: Int32, isAnswered: Bool = true) {
         guard status == 0 else {
             end(afterError: status)
             return
@@ -48,7 +60,34 @@ extension QUICConnection {
         followPath()
         if migration?.hasFailed == true { endMigration(succeeded: false) }
         if resumptionChanged { postResumption() }
-        endpoint.markDirty(self)
+        if isAnswered { endpoint.markDirty(self) }
+    }
+
+    // MARK: Packets that only have to be acknowledged
+
+    /// Whether the packet that was just read has one datagram and nothing else: that shows in its length. A frame of a byte or two may
+    /// be beside one with a shorter header; none of those is urgent, and none stops a stream.
+    private func isDatagram(_ packet: PacketReceiver.Packet, _ number: AcknowledgementPace.Number) -> Bool {
+        guard let length = readDatagram else { return false }
+        let frame = 1 + (length < 64 ? 1 : 2) + length
+        return packet.bytes.count == 1 + ConnectionID.ownLength + number.byteCount + Self.tagLength + frame
+    }
+
+    /// Of every cipher of QUIC.
+    private static let tagLength = 16
+
+    /// Whether nothing but that packet calls for a flush: all is quiet, and it came by the path in use.
+    private func mayPutOff(_ packet: PacketReceiver.Packet) -> Bool {
+        guard isQuiet, !isDirty, isReady, closeRequest == nil, migration == nil, validatedPath == nil else {
+            return false
+        }
+        return packet.remote.isSame(as: remoteEnd) && (packet.local?.isSame(as: localEnd) ?? true)
+    }
+
+    /// What was put off is due then, if nothing else flushes before.
+    private func wake(by due: Instant) {
+        guard !deadline.isScheduled || deadline.latest > due else { return }
+        endpoint.deadlines.schedule(deadline, at: due)
     }
 
     /// The peer takes nothing more on a stream that it opened (STOP_SENDING): its owner need not wait for the next write to learn it.
@@ -113,14 +152,14 @@ extension QUICConnection {
     func probe(_ conn: OpaquePointer, _ statistics: ptt_connection_info, at time: UInt64) {
         guard isReady else { return }
         guard statistics.bytes_in_flight > 0 || silentSince != nil else { return }
-        let configuration = endpoint.configuration
         let since = silentSince ?? time
         silentSince = statistics.bytes_in_flight > 0 ? since : nil
         var interval: UInt64 = 0
         let silence = time &- since
-        if silentSince != nil, silence < UInt64(clamping: configuration.probeTime.nanoseconds) {
-            let isFirst = silence < UInt64(clamping: configuration.probeTimeFirst.nanoseconds)
-            let shortest = isFirst ? configuration.probeIntervalFirst : configuration.probeInterval
+        if silentSince != nil, silence < UInt64(clamping: endpoint.configuration.probeTime.nanoseconds) {
+            let isFirst = silence < UInt64(clamping: endpoint.configuration.probeTimeFirst.nanoseconds)
+            let shortest =
+                isFirst ? endpoint.configuration.probeIntervalFirst : endpoint.configuration.probeInterval
             interval = Self.probeInterval(shortest: shortest, roundTrip: statistics.smoothed_rtt)
         } else {
             interval = keepAliveNanoseconds
@@ -140,6 +179,7 @@ extension QUICConnection {
 
     /// Has the endpoint wake for the library's next deadline.
     func updateDeadline(_ conn: OpaquePointer, _ statistics: ptt_connection_info) {
+        isQuiet = isReady && statistics.bytes_in_flight == 0 && sendQueue.isEmpty && datagrams.isEmpty
         let expiry = ngtcp2_conn_get_expiry(conn)
         if expiry >= UInt64(Int64.max) {
             endpoint.deadlines.remove(deadline)
@@ -153,12 +193,9 @@ extension QUICConnection {
     /// of a round trip late, but it has until `max_ack_delay` (RFC 9000, section 13.2.1), and may go with what the endpoint wakes for
     /// meanwhile: the talker's next packet, say.
     private func timerSlack(_ statistics: ptt_connection_info) -> Duration {
-        guard isReady, statistics.bytes_in_flight == 0, sendQueue.isEmpty, datagrams.isEmpty else { return .zero }
-        return max(.zero, Self.acknowledgementDelay - .nanoseconds(Int64(clamping: statistics.smoothed_rtt / 8)))
+        guard isQuiet else { return .zero }
+        return max(.zero, AcknowledgementPace.longest - .nanoseconds(Int64(clamping: statistics.smoothed_rtt / 8)))
     }
-
-    /// A little less than the 25 ms after which peers begin to ask.
-    static let acknowledgementDelay = Duration.milliseconds(22)
 
     // MARK: Events
 
@@ -319,5 +356,12 @@ extension QUICConnection {
         guard length > 0 else { return [] }
         packet.removeLast(packet.count - length)
         return packet
+    }
+}
+
+extension AcknowledgementPace.Number {
+    fileprivate init?(_ opened: ptt_packet_number) {
+        guard opened.byte_count > 0 else { return nil }
+        self.init(value: opened.value, byteCount: Int(opened.byte_count))
     }
 }

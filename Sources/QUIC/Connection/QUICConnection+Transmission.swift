@@ -38,6 +38,8 @@ extension QUICConnection {
     /// Sends what is queued, acknowledgements and probes included.
     func flush() {
         guard let conn else { return }
+        isQuiet = false
+        acknowledgementPace.acknowledged()
         if earlyDataStreamsLost { sendEarlyDataAgain(conn) }
         var pass = Pass(time: endpoint.timestamp())
         ngtcp2_path_storage_zero(&pass.path)

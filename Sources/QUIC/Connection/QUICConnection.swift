@@ -123,6 +123,11 @@ public final class QUICConnection: @unchecked Sendable {
     var queuedDatagramEvents = 0
     var isEventful = false
     var isDirty = false
+    /// Whether the last flush left nothing of ours queued or unanswered.
+    var isQuiet = false
+    /// The length of the last datagram of the packet that is being read.
+    var readDatagram: Int?
+    var acknowledgementPace: AcknowledgementPace
     var isAnnounced: Bool
     /// A server's: the address by which it was admitted, and whether its handshake counts no more.
     var admittedFrom: SocketAddress?
@@ -143,6 +148,7 @@ public final class QUICConnection: @unchecked Sendable {
         self.role = role
         self.socket = socket
         remoteAddress = remote
+        acknowledgementPace = AcknowledgementPace(threshold: endpoint.configuration.acknowledgementThreshold)
         remoteStorage = .allocate(capacity: 1)
         remoteStorage.initialize(to: sockaddr_storage())
         if case .client(let options) = role { keepAlive = options.keepAlive }

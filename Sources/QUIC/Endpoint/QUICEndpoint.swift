@@ -98,11 +98,11 @@ public final class QUICEndpoint: @unchecked Sendable {
     /// reported now.
     public private(set) var turnBegan = Instant.now
     private var turnTimer: EventLoop.Timer?
-    private let timer: Int32
-    private var timerWatch: EventLoop.Watch?
-    private var armed: Instant?
-    /// How often the timer has woken the loop.
-    private(set) var timerWakes = 0
+    /// Rings at the next of `deadlines`, until `close`.
+    private var alarm: EventLoop.Alarm?
+    private var alarmAt: Instant?
+    /// How often the alarm has woken the loop.
+    private(set) var alarmWakes = 0
     let localSecret: [UInt8]
     var resetBudget = TokenBucket(depth: resetsPerSecond, perSecond: resetsPerSecond, at: .zero)
     /// Who may begin a connection; a client takes none.
@@ -131,28 +131,16 @@ public final class QUICEndpoint: @unchecked Sendable {
             configuration.server?.group ?? QUICServerGroup(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
         localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
-        timer = timerfd_create(CLOCK_MONOTONIC, Int32(TFD_NONBLOCK) | Int32(TFD_CLOEXEC))
-        guard timer >= 0 else {
-            throw QUICError.socket(SystemError("timerfd_create"), during: "opening UDP \(address)")
+        let socket = try UDPSocket(
+            address, reusePort: reusePort, bufferSize: configuration.socketBuffer,
+            awaitsAddress: configuration.server != nil, reportsErrors: configuration.server == nil)
+        if socket.isAwaited {
+            logger.warning(
+                "this machine does not have the address yet; nobody can connect until it does",
+                metadata: ["address": "\(address)"])
         }
-        do throws(QUICError) {
-            let socket = try UDPSocket(
-                address, reusePort: reusePort, bufferSize: configuration.socketBuffer,
-                awaitsAddress: configuration.server != nil, reportsErrors: configuration.server == nil)
-            if socket.isAwaited {
-                logger.warning(
-                    "this machine does not have the address yet; nobody can connect until it does",
-                    metadata: ["address": "\(address)"])
-            }
-            sockets = [try watched(socket)]
-            timerWatch = try Self.socketErrors("watching the timer") { () throws(SystemError) in
-                try loop.watch(timer, for: .readable) { [self] _ in turn { timerFired() } }
-            }
-        } catch {
-            for socket in sockets { socket.watch?.cancel() }
-            Glibc.close(timer)
-            throw error
-        }
+        sockets = [try watched(socket)]
+        alarm = EventLoop.Alarm { [self] in turn { alarmRang() } }
         sender.didBlock = { [unowned self] socket in
             socket.watch?.update(interest(in: socket, reading: pauseTimer == nil))
         }
@@ -215,9 +203,8 @@ public final class QUICEndpoint: @unchecked Sendable {
         turnTimer?.cancel()
         pauseTimer?.cancel()
         pauseTimer = nil
-        timerWatch?.cancel()
-        timerWatch = nil
-        Glibc.close(timer)
+        if let alarm { loop.set(alarm, at: nil) }
+        alarm = nil
         for socket in sockets { socket.watch?.cancel() }
         sockets = []
         pendingHandshakes = PendingHandshakes()
@@ -246,7 +233,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         if !eventful.isEmpty || pendingHandshakes.count > 0 || (!dirty.isEmpty && sender.blocked == nil) {
             scheduleTurn()
         }
-        armTimer()
+        setAlarm()
     }
 
     private func tellAndSend(dueAt now: Instant) {
@@ -261,21 +248,24 @@ public final class QUICEndpoint: @unchecked Sendable {
     }
 
     private func deliverEvents() {
-        let batch = eventful
-        eventful = []
-        for connection in batch {
+        // The memory is used again; what comes meanwhile is behind these.
+        let count = eventful.count
+        for index in 0..<count {
+            let connection = eventful[index]
             connection.isEventful = false
             connection.deliverEvents()
         }
+        eventful.removeFirst(count)
     }
 
     private func flushConnections() {
-        let batch = Array(dirty.prefix(Self.flushesPerRound))
-        dirty.removeFirst(batch.count)
-        for connection in batch {
+        let count = min(dirty.count, Self.flushesPerRound)
+        for index in 0..<count {
+            let connection = dirty[index]
             connection.isDirty = false
             connection.flush()
         }
+        dirty.removeFirst(count)
     }
 
     private func scheduleTurn() {
@@ -309,25 +299,16 @@ public final class QUICEndpoint: @unchecked Sendable {
 
     func timestamp() -> UInt64 { UInt64(Instant.now.nanoseconds) }
 
-    private func timerFired() {
-        var expirations: UInt64 = 0
-        _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
-        armed = nil
-        timerWakes += 1
+    private func alarmRang() {
+        alarmAt = nil
+        alarmWakes += 1
     }
 
-    private func armTimer() {
+    private func setAlarm() {
         let next = deadlines.next
-        guard next != armed else { return }
-        armed = next
-        var setting = itimerspec()
-        if let next {
-            // Zero would switch the timer off; the past is "now".
-            let nanoseconds = max(1, next.nanoseconds)
-            setting.it_value = timespec(
-                tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
-        }
-        timerfd_settime(timer, Int32(TFD_TIMER_ABSTIME), &setting, nil)
+        guard next != alarmAt, let alarm else { return }
+        alarmAt = next
+        loop.set(alarm, at: next)
     }
 
     // MARK: Connections

@@ -174,6 +174,12 @@ struct NetworkEnd {
 
     /// As a value; nil when it is no IP address.
     var value: SocketAddress? { SocketAddress(address, length: Int(length)) }
+
+    /// Whether both are the same, byte for byte.
+    func isSame(as other: NetworkEnd?) -> Bool {
+        guard let other else { return false }
+        return length == other.length && memcmp(address, other.address, Int(length)) == 0
+    }
 }
 
 /// What makes packets leave from one of the host's addresses, for sockets that are bound to all of them.

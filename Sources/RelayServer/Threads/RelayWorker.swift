@@ -256,10 +256,8 @@ extension RelayWorker: QUICEndpointDelegate {
 }
 
 extension RelayWorker: QUICConnectionDelegate {
-    private func peer(of connection: QUICConnection) -> RelayPeer? {
-        guard let peer = connection.context as? RelayPeer, peers[peer.id] === peer else { return nil }
-        return peer
-    }
+    /// Nil once it was removed, which detaches it.
+    private func peer(of connection: QUICConnection) -> RelayPeer? { connection.context as? RelayPeer }
 
     func connectionDidBecomeReady(_ connection: QUICConnection) {
         if let peer = peer(of: connection) { welcome(peer) }

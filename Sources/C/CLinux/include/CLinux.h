@@ -100,6 +100,17 @@ void *ptt_memory_calloc(size_t count, size_t size, void *user);
 void *ptt_memory_realloc(void *pointer, size_t size, void *user);
 void ptt_memory_release(void *pointer, void *user);
 
+// The number of a packet with a short header, as it was sent: so many low bytes of it; none: there is no such packet.
+struct ptt_packet_number {
+    uint32_t value;
+    uint8_t byte_count;
+};
+// Notes the number of a QUIC packet that this thread has opened, from its header without protection.
+void ptt_note_opened(const uint8_t *header, size_t length);
+void ptt_forget_opened(void);
+// That of the last one since it forgot them.
+struct ptt_packet_number ptt_opened(void);
+
 // Sets RLIMIT_RTTIME to at most so many microseconds of processor without a pause in real-time threads, as rtkit asks; 0, or an
 // errno. A thread that comes near it is made an ordinary one (SIGXCPU is taken for that), before the limit ends the process.
 int ptt_limit_real_time(long long microseconds);
