@@ -124,13 +124,16 @@ import Testing
             return try await server.on { peer in
                 let accepted = peer.accepted[0]
                 guard accepted.acknowledgementPace.isWaiting, let heard = accepted.lastHeard else { return false }
-                #expect(accepted.deadline.isScheduled && accepted.deadline.latest <= heard + AcknowledgementPace.longest)
+                #expect(
+                    accepted.deadline.isScheduled && accepted.deadline.latest <= heard + AcknowledgementPace.longest)
                 return true
             }
         }
     }
 
-    @Test func `a steady talker is acknowledged less often than it speaks and the server is not woken for it`() async throws {
+    @Test func `a steady talker is acknowledged less often and nobody is woken for it`()
+        async throws
+    {
         let ends = try await Ends()
         let wakes = try await ends.server.on { $0.endpoint.alarmWakes }
         var waited = 0
@@ -158,7 +161,9 @@ import Testing
             let isWaiting = try await ends.send(round)
             #expect(!isWaiting)
             // It may be on its way.
-            for _ in 0..<50 where try await ends.path.answers.count == before { try await Task.sleep(for: .milliseconds(2)) }
+            for _ in 0..<50 where try await ends.path.answers.count == before {
+                try await Task.sleep(for: .milliseconds(2))
+            }
             #expect(try await ends.path.answers.count > before)
             for number in 0..<6 { _ = try await ends.send(number) }
         }
