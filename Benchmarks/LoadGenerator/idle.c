@@ -6,7 +6,7 @@
 // "pushes": they want pushes and nothing else. Each key and socket is made before the clock runs. A line of JSON for each step:
 //
 //   first     all join for the first time, with a full handshake: the relay writes each of them down
-//   idle      they stay for SECONDS, with nothing but keep-alives every 20 s
+//   idle      they stay for SECONDS, with nothing but keep-alives every 25 s
 //   full      they have gone, and come back with a full handshake
 //   tickets   they have gone, and come back with a ticket and early data
 #include "load.h"

@@ -291,7 +291,7 @@ static void dial(struct quic_member *q) {
     // Media share the port: the relay must not vary the QUIC bit. The library invites it to, whatever it is given.
     ((ngtcp2_transport_params *)ngtcp2_conn_get_local_transport_params(q->conn))->grease_quic_bit = 0;
     ngtcp2_conn_set_tls_native_handle(q->conn, q->tls);
-    ngtcp2_conn_set_keep_alive_timeout(q->conn, 20 * NGTCP2_SECONDS);
+    ngtcp2_conn_set_keep_alive_timeout(q->conn, 25 * NGTCP2_SECONDS);
     if (q->ticket.size && !gnutls_session_set_data(q->tls, q->ticket.data, q->ticket.size)) {
         ngtcp2_conn_set_early_remote_transport_params(q->conn, &q->remembered);
         q->early = true;

@@ -10,7 +10,7 @@ import WebSockets
 
 /// The link to a channel of our own relay, from an invitation.
 ///
-/// While joined and idle it has no timer but the transport's keep-alive every 20 s.
+/// While joined and idle it has no timer but the transport's keep-alive every 25 s.
 public actor RelayClient: RelayLink, PushLink {
     /// What was counted since the start.
     public struct Counters: Sendable, Equatable {

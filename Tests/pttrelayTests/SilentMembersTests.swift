@@ -23,7 +23,7 @@ import Testing
         let second = try RunningProgram(in: folder, port: port)
         let ready = ContinuousClock.now
         try await wait("the member", for: .seconds(20)) { device.readyCount > 1 }
-        // By its keep-alive it would notice after up to 20 s.
+        // By its keep-alive it would notice after up to 25 s.
         print("it is back \(ContinuousClock.now - ready) after the start")
         #expect(ContinuousClock.now - ready < .seconds(8))
         second.end()

@@ -71,7 +71,7 @@ public struct RelayClientStateMachine: Sendable {
     /// How long the relay may take to answer the join.
     public static let joinTimeout: Duration = .seconds(5)
     /// An idle link says something after this much silence (docs/relay-protocol.md, "keep-alive").
-    public static let keepAlive: Duration = .seconds(20)
+    public static let keepAlive: Duration = .seconds(25)
     /// The same where the relay's name has several addresses: another node of a cluster may serve by now.
     public static let keepAliveOfSeveral: Duration = .seconds(5)
     /// The same while the answer to the join is awaited.
