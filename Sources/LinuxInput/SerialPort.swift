@@ -12,29 +12,26 @@ final class SerialPortDescriptor {
         guard let speed = SerialPort.speed(baud) else { throw LinuxInputError.notASerialPort(node: node) }
         // Not the terminal of this process: a hang-up would end it. Without O_NONBLOCK open waits for a carrier.
         number = open(node, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
-        guard number >= 0 else { throw LinuxInputError(node: node, isSerial: true, call: "open", code: errno) }
+        // `deinit` closes the port, also when the rest of this fails.
+        func check(_ result: Int32, _ call: String) throws(LinuxInputError) {
+            if result < 0 { throw LinuxInputError(node: node, isSerial: true, call: call, code: errno) }
+        }
+        try check(number, "open")
         var settings = termios()
-        var failed = tcgetattr(number, &settings) != 0 ? "tcgetattr" : nil
-        if failed == nil, ioctl(number, UInt(TIOCEXCL), 0) != 0 { failed = "TIOCEXCL" }
-        if failed == nil {
-            cfmakeraw(&settings)
-            settings.c_cflag |= tcflag_t(CLOCAL) | tcflag_t(CREAD)
-            settings.c_cflag &= ~(tcflag_t(CSTOPB) | tcflag_t(ptt_crtscts))
-            cfsetispeed(&settings, speed)
-            cfsetospeed(&settings, speed)
-            if tcsetattr(number, TCSANOW, &settings) != 0 { failed = "tcsetattr" }
-        }
+        try check(tcgetattr(number, &settings), "tcgetattr")
+        try check(ioctl(number, UInt(TIOCEXCL), 0), "TIOCEXCL")
+        cfmakeraw(&settings)
+        settings.c_cflag |= tcflag_t(CLOCAL) | tcflag_t(CREAD)
+        settings.c_cflag &= ~(tcflag_t(CSTOPB) | tcflag_t(ptt_crtscts))
+        cfsetispeed(&settings, speed)
+        cfsetospeed(&settings, speed)
+        try check(tcsetattr(number, TCSANOW, &settings), "tcsetattr")
         // What was sent before anybody listened is no press.
-        if failed == nil, tcflush(number, TCIFLUSH) != 0 { failed = "tcflush" }
-        if let failed {
-            let code = errno
-            _ = ioctl(number, UInt(TIOCNXCL), 0)
-            close(number)
-            throw LinuxInputError(node: node, isSerial: true, call: failed, code: code)
-        }
+        try check(tcflush(number, TCIFLUSH), "tcflush")
     }
 
     deinit {
+        guard number >= 0 else { return }
         _ = ioctl(number, UInt(TIOCNXCL), 0)
         close(number)
     }

@@ -71,6 +71,19 @@ private final class Heard: Sendable {
 }
 
 @Suite struct SerialPortTests {
+    /// Whoever closes a descriptor twice closes what another thread has opened in between.
+    @Test func `a node that is no serial port is closed once`() async {
+        let closedByOthers = await withTaskGroup(of: Int.self) { group in
+            group.addTask {
+                for _ in 0..<20_000 { _ = try? SerialPortDescriptor(node: "/dev/null", baud: 9600) }
+                return 0
+            }
+            group.addTask { (0..<20_000).count { _ in close(open("/dev/null", O_RDONLY | O_CLOEXEC)) != 0 } }
+            return await group.reduce(0, +)
+        }
+        #expect(closedByOthers == 0)
+    }
+
     private func until(_ condition: () async -> Bool) async throws {
         let limit = Instant.now + .seconds(10)
         while await !condition() {
