@@ -19,23 +19,18 @@ public struct InputDeviceRule: Hashable, Sendable {
     /// The accessory that it is; nil when the rule names none.
     public var accessoryName: String?
     /// Its keys reach nobody else, the desktop for one.
-    public var isGrabbed: Bool
+    public var isGrabbed = false
     /// How fast a serial port talks, in bits per second.
     public var baud = SerialPort.usualBaud
     /// The line of the serial port that carries the switch; nil: the port sends bytes.
     public var line: SerialLine?
     /// What in the rule was not understood, in words.
     public var problems: [String] = []
+}
 
-    /// A rule that only tags.
-    public init(profileID: String? = nil, accessoryName: String? = nil, isGrabbed: Bool = false) {
-        self.profileID = profileID
-        self.accessoryName = accessoryName
-        self.isGrabbed = isGrabbed
-    }
-
+extension InputDeviceRule {
     /// Reads the properties that udev has for a device; those of others are not looked at.
-    public init(properties: [String: String]) {
+    init(properties: [String: String]) {
         self.init()
         for (key, value) in properties.sorted(by: { $0.key < $1.key }) where key.hasPrefix("PTTD_") {
             read(key, value)
@@ -63,10 +58,10 @@ public struct InputDeviceRule: Hashable, Sendable {
             default: problems.append("PTTD_GRAB is \"\(value.prefix(16))\": write 1 or 0")
             }
         case "PTTD_BAUD":
-            if let number = Int(value), SerialPort.bauds.contains(number) {
+            if let number = Int(value), SerialPort.speeds[number] != nil {
                 baud = number
             } else {
-                let list = SerialPort.bauds.map(String.init).joined(separator: ", ")
+                let list = SerialPort.speeds.keys.sorted().map(String.init).joined(separator: ", ")
                 problems.append("PTTD_BAUD is \"\(value.prefix(16))\": write one of \(list)")
             }
         case "PTTD_LINE":

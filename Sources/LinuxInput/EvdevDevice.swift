@@ -6,7 +6,7 @@ import MonotonicTime
 import Reactor
 
 /// An open input device. It is confined to its loop's thread.
-final class EvdevDevice {
+final class EvdevDevice: OpenDevice {
     /// Events read at a turn; the rest waits for the next one, so that a device in a frenzy does not starve the loop.
     static let eventsPerTurn = 256
 
@@ -23,8 +23,6 @@ final class EvdevDevice {
     private var rest: EventLoop.Timer?
     private let onEdge: (KeyEdge) -> Void
     private let onLoss: (LinuxInputError) -> Void
-    /// Times that the kernel's buffer ran over.
-    private(set) var dropped = 0
 
     /// Opens the node and watches it.
     ///
@@ -110,7 +108,6 @@ final class EvdevDevice {
             case Int32(LIBEVDEV_READ_STATUS_SYNC.rawValue):
                 // The kernel's buffer ran over: what follows is the difference to the state as it is now.
                 if flag == LIBEVDEV_READ_FLAG_NORMAL.rawValue {
-                    dropped &+= 1
                     flag = LIBEVDEV_READ_FLAG_SYNC.rawValue
                 } else {
                     take(event)

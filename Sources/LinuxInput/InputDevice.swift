@@ -15,23 +15,23 @@ public struct InputDevice: Hashable, Sendable {
     /// Its node, "/dev/input/event7". Stable while it is plugged in.
     public var node: String
     /// How it tells.
-    public var kind: Kind
+    public var kind = Kind.keys
     /// The kernel's name for it; of a serial port udev's, or the node's.
     public var name: String
     /// Bus, vendor and product as lsusb(8) shows the latter two.
-    public var bus: UInt16
+    public var bus: UInt16 = 0
     /// The vendor id.
-    public var vendor: UInt16
+    public var vendor: UInt16 = 0
     /// The product id.
-    public var product: UInt16
+    public var product: UInt16 = 0
     /// What distinguishes it from others of its kind, as the kernel has it: the address of a Bluetooth device, a serial number.
     public var unique: String?
     /// The keys that it has, KEY_* and BTN_* of <linux/input-event-codes.h>.
-    public var keys: Set<UInt16>
+    public var keys: Set<UInt16> = []
     /// udev's properties of it whose names begin with `ID_`.
-    public var properties: [String: String]
+    public var properties: [String: String] = [:]
     /// What the udev rule says.
-    public var rule: InputDeviceRule
+    public var rule = InputDeviceRule()
 
     /// The Bluetooth address that it came by, in capitals; nil for others.
     public var bluetoothAddress: String? {
@@ -45,24 +45,6 @@ public struct InputDevice: Hashable, Sendable {
 
     /// BUS_BLUETOOTH of <linux/input.h>.
     static let bluetoothBus: UInt16 = 5
-
-    /// A device as described.
-    public init(
-        node: String, kind: Kind = .keys, name: String, bus: UInt16 = 0, vendor: UInt16 = 0, product: UInt16 = 0,
-        unique: String? = nil, keys: Set<UInt16> = [], properties: [String: String] = [:],
-        rule: InputDeviceRule = InputDeviceRule()
-    ) {
-        self.node = node
-        self.kind = kind
-        self.name = name
-        self.bus = bus
-        self.vendor = vendor
-        self.product = product
-        self.unique = unique
-        self.keys = keys
-        self.properties = properties
-        self.rule = rule
-    }
 }
 
 /// A node that carries the tag, before it is opened.

@@ -9,13 +9,6 @@ public struct KeyEdge: Hashable, Sendable {
     public var isDown: Bool
     /// When the kernel saw it.
     public var time: Instant
-
-    /// An edge.
-    public init(code: UInt16, isDown: Bool, time: Instant) {
-        self.code = code
-        self.isDown = isDown
-        self.time = time
-    }
 }
 
 /// The keys of one device that are held.

@@ -17,48 +17,30 @@ public enum LinuxInputEvent: Sendable {
     case problem(node: String, String?)
 }
 
+/// A device that is read until `shut`.
+protocol OpenDevice {
+    var info: InputDevice { get }
+    func shut()
+}
+
 /// Reads input devices and serial ports that carry the udev tag `pttd`.
 ///
 /// It lives on an event loop; its handler is called there, in order.
 public actor LinuxInputMonitor {
     /// The tag: `TAG+="pttd"` in a udev rule.
     public static let tag = "pttd"
-    /// Devices read at a time.
-    public static let devicesMax = TaggedDevicesStateMachine.openMax
 
     /// The loop it lives on.
     public nonisolated let loop: EventLoop
     /// The loop as its executor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    private enum Opened {
-        case keys(EvdevDevice)
-        case port(SerialPort)
-        case line(SerialLineSwitch)
-
-        var info: InputDevice {
-            switch self {
-            case .keys(let device): device.info
-            case .port(let device): device.info
-            case .line(let device): device.info
-            }
-        }
-
-        func shut() {
-            switch self {
-            case .keys(let device): device.shut()
-            case .port(let device): device.shut()
-            case .line(let device): device.shut()
-            }
-        }
-    }
-
     private let logger: Logger
     private let handler: @Sendable (LinuxInputEvent) -> Void
     private var machine = TaggedDevicesStateMachine()
     private var udev: UdevDevices?
     private var access: AccessWatch?
-    private var devices: [String: Opened] = [:]
+    private var devices: [String: any OpenDevice] = [:]
     private var timer: EventLoop.Timer?
     private var isStarted = false
 
@@ -150,7 +132,7 @@ public actor LinuxInputMonitor {
         }
     }
 
-    private func opened(_ tagged: TaggedDevice) throws(LinuxInputError) -> Opened {
+    private func opened(_ tagged: TaggedDevice) throws(LinuxInputError) -> any OpenDevice {
         let node = tagged.node
         let onEdge: (KeyEdge) -> Void = { [weak self] edge in
             self?.assumeIsolated { $0.handler(.key(node: node, edge)) }
@@ -159,17 +141,16 @@ public actor LinuxInputMonitor {
             self?.assumeIsolated { $0.lost(node, error) }
         }
         guard tagged.isSerial else {
-            return .keys(try EvdevDevice(tagged, loop: loop, onEdge: onEdge, onLoss: onLoss))
+            return try EvdevDevice(tagged, loop: loop, onEdge: onEdge, onLoss: onLoss)
         }
         if let line = tagged.rule.line {
-            return .line(try SerialLineSwitch(tagged, line: line, loop: loop, onEdge: onEdge, onLoss: onLoss))
+            return try SerialLineSwitch(tagged, line: line, loop: loop, onEdge: onEdge, onLoss: onLoss)
         }
-        return .port(
-            try SerialPort(
-                tagged, loop: loop,
-                onBytes: { [weak self] bytes, time in
-                    self?.assumeIsolated { $0.handler(.bytes(node: node, bytes, at: time)) }
-                }, onLoss: onLoss))
+        return try SerialPort(
+            tagged, loop: loop,
+            onBytes: { [weak self] bytes, time in
+                self?.assumeIsolated { $0.handler(.bytes(node: node, bytes, at: time)) }
+            }, onLoss: onLoss)
     }
 
     private func close(_ node: String) {

@@ -6,7 +6,7 @@ import MonotonicTime
 import Reactor
 
 /// A switch at a serial port's line. It is confined to its loop's thread; the thread that waits writes into a pipe.
-final class SerialLineSwitch {
+final class SerialLineSwitch: OpenDevice {
     /// Changes read at a turn.
     static let changesPerTurn = 64
 
@@ -29,7 +29,7 @@ final class SerialLineSwitch {
         var lines: Int32 = 0
         guard ptt_serial_lines(port.number, &lines) == 0 else { throw LinuxInputError.noSuchLine(node: tagged.node) }
         var ends: [Int32] = [-1, -1]
-        guard Self.makePipe(&ends) == 0 else {
+        guard Glibc.pipe(&ends) == 0 else {
             throw LinuxInputError.system(node: tagged.node, call: "pipe", code: errno)
         }
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
@@ -63,10 +63,6 @@ final class SerialLineSwitch {
             close(pipe.write)
             throw LinuxInputError.system(node: tagged.node, call: error.call, code: error.code)
         }
-    }
-
-    private static func makePipe(_ ends: inout [Int32]) -> Int32 {
-        Glibc.pipe(&ends)
     }
 
     /// Ends the thread and closes the port. A held switch comes up.

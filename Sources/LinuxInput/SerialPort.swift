@@ -9,7 +9,7 @@ final class SerialPortDescriptor {
     let number: Int32
 
     init(node: String, baud: Int) throws(LinuxInputError) {
-        guard let speed = SerialPort.speed(baud) else { throw LinuxInputError.notASerialPort(node: node) }
+        guard let speed = SerialPort.speeds[baud] else { throw LinuxInputError.notASerialPort(node: node) }
         // Not the terminal of this process: a hang-up would end it. Without O_NONBLOCK open waits for a carrier.
         number = open(node, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
         // `deinit` closes the port, also when the rest of this fails.
@@ -38,11 +38,15 @@ final class SerialPortDescriptor {
 }
 
 /// A serial port whose bytes are read. It is confined to its loop's thread.
-final class SerialPort {
+final class SerialPort: OpenDevice {
     /// The speed unless the rule says another.
     static let usualBaud = 9600
-    /// Speeds that can be asked for, in bits per second.
-    static let bauds = [1200, 2400, 4800, 9600, 19200, 38400, 57600, 115_200, 230_400]
+    /// Speeds that can be asked for, in bits per second, and termios' names for them.
+    static let speeds = [
+        1200: speed_t(B1200), 2400: speed_t(B2400), 4800: speed_t(B4800), 9600: speed_t(B9600),
+        19200: speed_t(B19200), 38400: speed_t(B38400), 57600: speed_t(B57600), 115_200: speed_t(B115200),
+        230_400: speed_t(B230400),
+    ]
     /// Bytes read at a turn; the rest waits for the next one, so that a port in a frenzy does not starve the loop.
     static let bytesPerTurn = 1024
 
@@ -93,21 +97,6 @@ final class SerialPort {
         let code = count == 0 || count == -Int(EIO) ? ENODEV : Int32(-count)
         shut()
         onLoss(LinuxInputError(node: info.node, isSerial: true, call: "read", code: code))
-    }
-
-    static func speed(_ baud: Int) -> speed_t? {
-        switch baud {
-        case 1200: speed_t(B1200)
-        case 2400: speed_t(B2400)
-        case 4800: speed_t(B4800)
-        case 9600: speed_t(B9600)
-        case 19200: speed_t(B19200)
-        case 38400: speed_t(B38400)
-        case 57600: speed_t(B57600)
-        case 115_200: speed_t(B115200)
-        case 230_400: speed_t(B230400)
-        default: nil
-        }
     }
 }
 

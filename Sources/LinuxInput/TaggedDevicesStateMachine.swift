@@ -39,7 +39,7 @@ struct TaggedDevicesStateMachine: Sendable {
         case problem(node: String, String?)
     }
 
-    private enum State {
+    private enum State: Equatable {
         case opening
         case open
         /// Waiting until udev reports it again.
@@ -57,7 +57,8 @@ struct TaggedDevicesStateMachine: Sendable {
         var failures = 0
         var told: String?
 
-        var isWaiting: Bool { if case .waiting = state { true } else { false } }
+        /// It is open, or about to be.
+        var isOpen: Bool { state == .open || state == .opening }
     }
 
     private var entries: [String: Entry] = [:]
@@ -76,7 +77,7 @@ struct TaggedDevicesStateMachine: Sendable {
             var actions: [Action] = []
             for node in entries.keys.sorted() where !nodes.contains(node) { actions += untagged(node) }
             // One that was lost may be there anew, and look the same.
-            for device in devices where entries[device.node].map({ $0.isWaiting || $0.device != device }) ?? true {
+            for device in devices where entries[device.node].map({ $0.state == .waiting || $0.device != device }) ?? true {
                 actions += tagged(device)
             }
             return actions + fill()
@@ -88,7 +89,7 @@ struct TaggedDevicesStateMachine: Sendable {
         case .failed(let node, let error), .lost(let node, let error):
             return failed(node, error, at: now) + fill()
         case .accessChanged(let node):
-            guard case .denied = entries[node]?.state else { return [] }
+            guard entries[node]?.state == .denied else { return [] }
             return open(node)
         case .deadline:
             var actions: [Action] = []
@@ -111,12 +112,10 @@ struct TaggedDevicesStateMachine: Sendable {
             return open(node)
         }
         var actions: [Action] = []
-        switch entry.state {
-        case .open, .opening:
+        if entry.isOpen {
             // udev tells of every trifle; only another rule needs another opening.
             guard entry.device != device else { return [] }
             actions.append(.close(node: node))
-        case .waiting, .denied, .retrying, .surplus: break
         }
         entries[node]?.device = device
         entries[node]?.failures = 0
@@ -125,11 +124,7 @@ struct TaggedDevicesStateMachine: Sendable {
 
     private mutating func untagged(_ node: String) -> [Action] {
         guard let entry = entries[node] else { return [] }
-        var actions: [Action] = []
-        switch entry.state {
-        case .open, .opening: actions.append(.close(node: node))
-        case .waiting, .denied, .retrying, .surplus: break
-        }
+        var actions: [Action] = entry.isOpen ? [.close(node: node)] : []
         if entry.told != nil { actions.append(.problem(node: node, nil)) }
         entries[node] = nil
         return actions
@@ -143,20 +138,13 @@ struct TaggedDevicesStateMachine: Sendable {
         return [.open(entry.device)]
     }
 
-    private var openCount: Int {
-        entries.values.count { entry in
-            switch entry.state {
-            case .open, .opening: true
-            default: false
-            }
-        }
-    }
+    private var openCount: Int { entries.values.count(where: \.isOpen) }
 
     /// Opens what waits for a place.
     private mutating func fill() -> [Action] {
         var actions: [Action] = []
         for (node, entry) in entries.sorted(by: { $0.key < $1.key }) where openCount < Self.openMax {
-            if case .surplus = entry.state { actions += open(node) }
+            if entry.state == .surplus { actions += open(node) }
         }
         return actions
     }

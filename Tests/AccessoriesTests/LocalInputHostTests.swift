@@ -2,12 +2,12 @@
 import BlueZ
 import BusTestSupport
 import DBus
-import LinuxInput
 import MonotonicTime
 import Testing
 
 @testable import Accessories
 @testable import FakeBlueZ
+@testable import LinuxInput
 
 @Suite struct LocalInputHostTests {
     private func run(

@@ -55,7 +55,7 @@ import Testing
             #expect(device.properties.allSatisfy { $0.key.hasPrefix("ID_") && $0.value.utf8.count <= 256 })
             #expect(
                 (device.rule.profileID?.utf8.count ?? 0) <= 64 && (device.rule.accessoryName?.utf8.count ?? 0) <= 64)
-            #expect(SerialPort.bauds.contains(device.rule.baud))
+            #expect(SerialPort.speeds[device.rule.baud] != nil)
         }
     }
 
