@@ -48,10 +48,8 @@ package final class PulseServer: Sendable {
         guard let pulse = ptt_pulse_load()?.pointee, let mainloop = pulse.mainloop_new() else { return nil }
         self.pulse = pulse
         self.mainloop = mainloop
-        guard startThread(address, handler) else {
-            pulse.mainloop_free(mainloop)
-            return nil
-        }
+        // `deinit` frees the loop, also when this fails.
+        guard startThread(address, handler) else { return nil }
     }
 
     /// Has the server use a card in another way. `profileSet` answers. From any thread; returns at once.
