@@ -18,12 +18,6 @@ package struct HeadsetFacts: Hashable, Sendable {
         package var isHandsFree: Bool
         /// The server prefers the profile with the higher number.
         package var priority: UInt32
-
-        package init(name: String, isHandsFree: Bool, priority: UInt32) {
-            self.name = name
-            self.isHandsFree = isHandsFree
-            self.priority = priority
-        }
     }
 
     /// A sound server's object for the device, with profiles of which one is active.
@@ -32,12 +26,6 @@ package struct HeadsetFacts: Hashable, Sendable {
         /// Profiles that can be used now.
         package var profiles: [Profile]
         package var activeProfile: String?
-
-        package init(index: UInt32, profiles: [Profile], activeProfile: String?) {
-            self.index = index
-            self.profiles = profiles
-            self.activeProfile = activeProfile
-        }
     }
 
     /// The Bluetooth address, in capitals.
@@ -48,13 +36,6 @@ package struct HeadsetFacts: Hashable, Sendable {
     package var speaker: String?
     /// Nil where profiles need no switching.
     package var card: Card?
-
-    package init(address: String, microphone: String? = nil, speaker: String? = nil, card: Card? = nil) {
-        self.address = address
-        self.microphone = microphone
-        self.speaker = speaker
-        self.card = card
-    }
 
     /// The hands-free profile that the server prefers; nil when the device cannot be switched to one.
     var handsFreeProfile: Profile? {
@@ -101,12 +82,5 @@ enum HeadsetAddress {
         return bytes.enumerated().allSatisfy { $0.offset % 3 == 2 ? $0.element == separator : isHex($0.element) }
     }
 
-    private static func isHex(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-            UInt8(ascii: "A")...UInt8(ascii: "F"):
-            true
-        default: false
-        }
-    }
+    private static func isHex(_ byte: UInt8) -> Bool { Character(Unicode.Scalar(byte)).isHexDigit }
 }

@@ -103,7 +103,7 @@ public actor Headsets {
         }
         self.blueALSA = blueALSA
         Task { [logger] in
-            do { try await startFollowing() } catch {
+            do { try await blueALSA.start() } catch {
                 logger.warning("headsets of BlueALSA are not detected", metadata: ["why": "\(error)"])
             }
         }
@@ -116,8 +116,6 @@ public actor Headsets {
             self.opened(server)
         }
     }
-
-    private func startFollowing() async throws(DBusError) { try await blueALSA?.start() }
 
     private func opened(_ server: PulseServer?) {
         guard isStarted else {

@@ -49,18 +49,16 @@ final class PulseListing {
     var facts: [HeadsetFacts] {
         var headsets: [String: HeadsetFacts] = [:]
         for (address, card) in cards { headsets[address] = HeadsetFacts(address: address, card: card) }
-        for node in sources.sorted(by: { $0.priority < $1.priority }) {
-            headsets[node.address, default: HeadsetFacts(address: node.address)].microphone = pcm(node.name)
-        }
-        for node in sinks.sorted(by: { $0.priority < $1.priority }) {
-            headsets[node.address, default: HeadsetFacts(address: node.address)].speaker = pcm(node.name)
+        for (nodes, pcm) in [(sources, \HeadsetFacts.microphone), (sinks, \HeadsetFacts.speaker)] {
+            for node in nodes.sorted(by: { $0.priority < $1.priority }) {
+                headsets[node.address, default: HeadsetFacts(address: node.address)][keyPath: pcm] =
+                    Self.prefix + node.name
+            }
         }
         return headsets.values.sorted { $0.address < $1.address }
     }
 
-    /// ALSA's name for a node: its `pulse` plug-in takes the node as an argument.
-    private func pcm(_ node: String) -> String { Self.prefix + node }
-
+    /// Makes a node's name ALSA's: its `pulse` plug-in takes the node as an argument.
     private static let prefix = "pulse:DEVICE="
 
     /// The node of a name that `facts` gave.
@@ -100,17 +98,12 @@ final class PulseListing {
     }
 
     private func add(source pointer: UnsafePointer<pa_source_info>?) {
-        guard let source = pointer?.pointee, source.monitor_of_sink == UInt32.max,
-            let address = address(source.proplist, source.name), let name = nodeName(source.name)
-        else { return }
-        sources.append(Node(address: address, name: name, priority: source.index))
+        guard let source = pointer?.pointee, source.monitor_of_sink == UInt32.max else { return }
+        sources += node(source.proplist, source.name, source.index)
     }
 
     private func add(sink pointer: UnsafePointer<pa_sink_info>?) {
-        guard let sink = pointer?.pointee, let address = address(sink.proplist, sink.name),
-            let name = nodeName(sink.name)
-        else { return }
-        sinks.append(Node(address: address, name: name, priority: sink.index))
+        if let sink = pointer?.pointee { sinks += node(sink.proplist, sink.name, sink.index) }
     }
 
     /// The Bluetooth address of an object: PipeWire's property, PulseAudio's, or, of a Bluetooth node, its name.
@@ -138,19 +131,11 @@ final class PulseListing {
         return text.utf8.count <= Self.nameMax ? text : nil
     }
 
-    /// A name that ALSA's configuration reads as one word.
-    private func nodeName(_ pointer: UnsafePointer<CChar>?) -> String? {
-        guard let name = text(pointer),
-            name.utf8.allSatisfy({ byte in
-                switch byte {
-                case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                    UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), UInt8(ascii: "."), UInt8(ascii: "-"),
-                    UInt8(ascii: ":"):
-                    true
-                default: false
-                }
-            })
-        else { return nil }
-        return name
+    /// A node of a Bluetooth device whose name ALSA's configuration reads as one word; empty for any other.
+    private func node(_ properties: OpaquePointer?, _ name: UnsafePointer<CChar>?, _ index: UInt32) -> [Node] {
+        guard let address = address(properties, name), let name = text(name),
+            name.allSatisfy({ $0.isASCII && ($0.isLetter || $0.isNumber || "_.-:".contains($0)) })
+        else { return [] }
+        return [Node(address: address, name: name, priority: index)]
     }
 }

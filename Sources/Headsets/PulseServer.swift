@@ -103,7 +103,7 @@ package final class PulseServer: Sendable {
         let session = PulseSession(pulse, mainloop, address: address, handler: handler)
         while true {
             session.connectWhenDue(at: .now)
-            let wait = session.nextDeadline.map { max(0, ($0 - .now).nanoseconds / 1_000 + 1) }
+            let wait = session.connectAt.map { max(0, ($0 - .now).nanoseconds / 1_000 + 1) }
             guard pulse.mainloop_prepare(mainloop, wait.map { Int32(clamping: $0) } ?? -1) >= 0,
                 pulse.mainloop_poll(mainloop) >= 0, pulse.mainloop_dispatch(mainloop) >= 0
             else { break }

@@ -15,7 +15,8 @@ final class PulseSession {
     private let handler: (PulseReport) -> Void
     private var context: OpaquePointer?
     private var retry = PulseSession.retryMin
-    private var connectAt: Instant? = .now
+    /// When `connectWhenDue` has something to do.
+    private(set) var connectAt: Instant? = .now
     private var isReady = false
     private var hasToldLoss = false
     private var told: [HeadsetFacts]?
@@ -31,9 +32,6 @@ final class PulseSession {
         self.address = address
         self.handler = handler
     }
-
-    /// When `connectWhenDue` has something to do.
-    var nextDeadline: Instant? { connectAt }
 
     func connectWhenDue(at now: Instant) {
         guard let connectAt, now >= connectAt else { return }
@@ -149,7 +147,7 @@ final class PulseSession {
             handler(.lost(reason))
         }
         connectAt = .now + retry
-        retry = min(Self.retryMax, .nanoseconds(retry.nanoseconds * 2))
+        retry = min(Self.retryMax, retry * 2)
     }
 
     private func drop() {

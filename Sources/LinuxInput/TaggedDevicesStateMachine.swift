@@ -77,8 +77,9 @@ struct TaggedDevicesStateMachine: Sendable {
             var actions: [Action] = []
             for node in entries.keys.sorted() where !nodes.contains(node) { actions += untagged(node) }
             // One that was lost may be there anew, and look the same.
-            for device in devices where entries[device.node].map({ $0.state == .waiting || $0.device != device }) ?? true {
-                actions += tagged(device)
+            for device in devices {
+                let entry = entries[device.node]
+                if entry?.state == .waiting || entry?.device != device { actions += tagged(device) }
             }
             return actions + fill()
         case .opened(let node):
