@@ -20,8 +20,7 @@ import Testing
             try await fake.start()
             let connection = try await fixture.connect()
             let host = LocalInputHost(
-                settings: LocalInputSettings(registersMediaPlayer: registersMediaPlayer), systemBus: connection,
-                loop: fixture.loop, logger: fixture.logger)
+                registersMediaPlayer: registersMediaPlayer, systemBus: connection, logger: fixture.logger)
             let reports = Recorder<String>()
             await host.start { reports.record(Self.words($0)) }
             var failure: (any Error)?

@@ -36,11 +36,6 @@ extension BlueZHost {
         return nil
     }
 
-    /// Ends a stream, without a report, and accepts it no more from the device.
-    func closeStream(_ device: DeviceIdentifier, _ kind: StreamKind) async {
-        streams.close(StreamID(device: device, kind: kind))
-    }
-
     /// Writes a few bytes to an open stream.
     func writeStream(_ bytes: [UInt8], to device: DeviceIdentifier, _ kind: StreamKind) -> BluetoothFailure? {
         do throws(SystemError) {

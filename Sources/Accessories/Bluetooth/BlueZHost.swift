@@ -182,7 +182,7 @@ actor BlueZHost: BluetoothHost {
             case .write(let characteristic, let value): try await write(value, characteristic, client)
             case .remove(let device): try await client.removeDevice(device)
             case .openStream(let device, let kind): return await openStream(device, kind)
-            case .closeStream(let device, let kind): await closeStream(device, kind)
+            case .closeStream(let device, let kind): streams.close(StreamID(device: device, kind: kind))
             case .writeStream(let device, let kind, let bytes): return writeStream(bytes, to: device, kind)
             case .setLink(let device, let parameters): return setLink(device, parameters, client)
             }

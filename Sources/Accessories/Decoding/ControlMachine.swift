@@ -26,7 +26,6 @@ struct ControlMachine: Sendable {
         case nothing
     }
 
-    let control: Control
     let action: ControlAction
     let doubt: Doubt
     private var gesture: GestureStateMachine
@@ -36,7 +35,6 @@ struct ControlMachine: Sendable {
     ///   - gesture: The configured one; nil: the profile's.
     ///   - binding: The configured action; nil: the control's own.
     init(_ control: Control, profile: AccessoryProfile, gesture configured: Gesture?, binding: ControlAction?) {
-        self.control = control
         action = binding ?? profile.defaultAction(of: control)
         let gesture: Gesture
         switch action {
@@ -95,22 +93,12 @@ struct ControlMachine: Sendable {
     }
 
     private mutating func guarded(_ event: GestureStateMachine.Event, at now: Instant) -> [Action] {
-        var actions: [EmergencyStateMachine.Action]
-        if case .endedBySystem = event {
-            actions = emergency?.handle(.endedBySystem, at: now) ?? []
-        } else {
-            actions = emergency?.handle(.deadline, at: now) ?? []
-            for edge in gesture.handle(event, at: now) {
-                actions += emergency?.handle(edge == .begin ? .pressed : .released, at: now) ?? []
-            }
+        if case .endedBySystem = event { return emergency?.handle(event, at: now) ?? [] }
+        var actions = emergency?.handle(.deadline, at: now) ?? []
+        for edge in gesture.handle(event, at: now) {
+            actions += emergency?.handle(edge == .begin ? .pressed : .released, at: now) ?? []
         }
-        return actions.map { action in
-            switch action {
-            case .begin: .begin
-            case .end: .end
-            case .alert(let isActive): .alert(isActive)
-            }
-        }
+        return actions
     }
 }
 

@@ -3,25 +3,6 @@ import MonotonicTime
 
 /// An emergency control that is held. (One that tells no release toggles, by `GestureStateMachine`.)
 struct EmergencyStateMachine: Sendable {
-    enum Event: Sendable {
-        case pressed
-        /// It came up, or the accessory is gone.
-        case released
-        /// The transmission was ended from elsewhere: a fresh press is needed for the next.
-        case endedBySystem
-        /// `nextDeadline` has come.
-        case deadline
-    }
-
-    enum Action: Equatable, Sendable {
-        /// The emergency is declared, or over.
-        case alert(Bool)
-        /// It takes part in the transmission from now on.
-        case begin
-        /// It takes no part any more.
-        case end
-    }
-
     private enum State {
         case up
         case guarding(until: Instant)
@@ -38,19 +19,19 @@ struct EmergencyStateMachine: Sendable {
 
     var nextDeadline: Instant? { if case .guarding(let until) = state { until } else { nil } }
 
-    mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+    mutating func handle(_ event: GestureStateMachine.Event, at now: Instant) -> [ControlMachine.Action] {
         // A guard that has passed comes first, whatever the event.
-        var actions: [Action] = []
+        var actions: [ControlMachine.Action] = []
         if case .guarding(let until) = state, until <= now { actions += declare() }
         switch (event, state) {
         case (.pressed, .up) where hold > .zero:
             state = .guarding(until: now + hold)
         case (.pressed, .up):
             actions += declare()
-        case (.released, .declared(let isTransmitting)):
+        case (.released, .declared(let isTransmitting)), (.lost, .declared(let isTransmitting)):
             state = .up
             actions += (isTransmitting ? [.end] : []) + [.alert(false)]
-        case (.released, .guarding):
+        case (.released, .guarding), (.lost, .guarding):
             state = .up
         case (.endedBySystem, .declared(isTransmitting: true)) where actions.isEmpty:
             // Somebody still holds it: the alert stays, only the transmission is over. A guard that runs, or has passed
@@ -63,7 +44,7 @@ struct EmergencyStateMachine: Sendable {
         return actions
     }
 
-    private mutating func declare() -> [Action] {
+    private mutating func declare() -> [ControlMachine.Action] {
         state = .declared(isTransmitting: true)
         return [.alert(true), .begin]
     }

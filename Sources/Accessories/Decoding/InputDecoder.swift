@@ -23,28 +23,30 @@ package struct ControlState: Equatable {
 package struct InputDecoder {
     private let rule: DecodeRule
     private var text: TextDecoder?
-    private var keys: KeyDecoder?
+    /// Which keys of the rule are held, so that it is as bounded as the rule.
+    private var heldKeys: Set<UInt16> = []
     /// The battery level that the last value told, in percent.
     package private(set) var battery: Int?
 
     package init(_ rule: DecodeRule) {
         self.rule = rule
-        switch rule {
-        case .text(let text): self.text = TextDecoder(text)
-        case .keys(let keys): self.keys = KeyDecoder(keys)
-        case .value, .bits, .nonzero: break
-        }
+        if case .text(let text) = rule { self.text = TextDecoder(text) }
     }
 
     /// Forgets what was split between messages and which keys are held: a new connection begins anew.
     mutating func reset() {
         text?.reset()
-        keys?.reset()
+        heldKeys = []
     }
 
-    /// A key of an input device went down or came up. Keys that the rule does not name are nothing.
+    /// A key of an input device went down or came up. Keys that the rule does not name are nothing. A control with several keys is down
+    /// while any of them is.
     package mutating func decode(key code: UInt16, isDown: Bool) -> DecodedValue {
-        keys?.decode(code, isDown: isDown) ?? .garbage("a key, where bytes are expected")
+        guard case .keys(let rule) = rule else { return .garbage("a key, where bytes are expected") }
+        guard let control = rule.controls.first(where: { $0.codes.contains(code) }) else { return .controls([]) }
+        if isDown { heldKeys.insert(code) } else { heldKeys.remove(code) }
+        let isHeld = control.codes.contains { heldKeys.contains($0) }
+        return .controls([ControlState(control: control.control, isDown: isHeld)])
     }
 
     /// - Parameter isDown: Whether a control is down before this value.

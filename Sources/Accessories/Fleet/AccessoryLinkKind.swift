@@ -31,10 +31,8 @@ enum AccessoryLinkKind: Equatable, Sendable {
                 return .passive(problem: profile.refusal ?? "profile \"\(profile.id)\" has no controls")
             }
         } else if let device {
-            if let refusal = library.refusal(name: device.name, services: device.services) {
-                return .passive(problem: refusal)
-            }
-            profile = library.candidate(name: device.name, services: device.services)
+            profile = library.probable(name: device.name, services: device.services)
+            if let refusal = profile?.refusal { return .passive(problem: refusal) }
         }
         switch profile?.transport {
         case .spp: return .stream(.serialPort)

@@ -53,8 +53,7 @@ public actor AccessoryService {
         handler: @escaping @Sendable (AccessoryEvent) -> Void
     ) {
         let inputs = LocalInputHost(
-            settings: LocalInputSettings(registersMediaPlayer: settings.registersMediaPlayer), systemBus: bus,
-            loop: bus.loop, logger: logger)
+            registersMediaPlayer: settings.registersMediaPlayer, systemBus: bus, logger: logger)
         self.init(
             settings: settings, host: BlueZHost(on: bus, logger: logger), inputs: inputs, loop: bus.loop,
             logger: logger, handler: handler)

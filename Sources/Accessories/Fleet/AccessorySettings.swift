@@ -1,4 +1,5 @@
 // The accessories' part of pttd.toml, and of the file in which pttd keeps those that people added.
+import BlueZ
 import Settings
 import Vocabulary
 
@@ -75,23 +76,12 @@ public struct AccessorySettings: Sendable {
         let (library, problems) = ProfileLibrary.load(directory: directory)
         self.library = library
         profileProblems = problems
-        accessories = Self.accessories(
-            in: root, library: library, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands)
-    }
-
-    /// Reads the tables `[accessory.NAME]` of a file, in its order.
-    ///
-    /// - Parameters:
-    ///   - library: The profiles that may be named.
-    ///   - isBondedOnly: What counts where a table does not say.
-    ///   - allowsCommands: Whether controls may run commands: only in a user's own daemon.
-    public static func accessories(
-        in root: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool = false, allowsCommands: Bool = false
-    ) -> [AccessoryConfiguration] {
-        root.namedTables("accessory", countMax: AccessorySettings.accessoriesMax).map {
-            AccessoryConfiguration(
-                name: $0.name, settings: $0.table, library: library, isBondedOnly: isBondedOnly,
-                allowsCommands: allowsCommands)
+        accessories = []
+        for (name, table) in root.namedTables("accessory", countMax: Self.accessoriesMax) {
+            accessories.append(
+                AccessoryConfiguration(
+                    name: name, settings: table, library: library, isBondedOnly: isBondedOnly,
+                    allowsCommands: allowsCommands))
         }
     }
 }
@@ -109,10 +99,9 @@ extension AccessoryConfiguration {
         let profile = profileID.flatMap { library[$0] }
         if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)
-            let near = nearestName(to: profileID, among: ids).map { "did you mean \"\($0)\"? " } ?? ""
             table.problem(
                 "profile", "\"\(profileID)\" is not known",
-                "\(near)known: \(ids.joined(separator: ", ")); remove the key to have it recognised")
+                "\(suggestion(for: profileID, among: ids))known: \(ids.joined(separator: ", ")); remove the key to have it recognised")
         }
         let isLocal = profile.map { $0.transport == .input || $0.transport == .serial } ?? false
         if !table.contains("address"), !table.contains("name"), !isLocal, id != .mediaPlayer {
@@ -150,11 +139,11 @@ extension AccessoryConfiguration {
                 continue
             }
             guard let action = action(words) else {
-                let near =
-                    nearestName(to: words[0], among: ControlAction.words).map { "did you mean \"\($0)\"? " } ?? ""
+                let known = ControlAction.ofOneWord.map(\.description)
                 table.problem(
                     control.rawValue, "\"\(words[0])\" is not an action",
-                    "\(near)write \(ControlAction.words.map { "\"\($0)\"" }.joined(separator: ", ")), or a command as a "
+                    "\(suggestion(for: words[0], among: known))write "
+                        + "\(known.map { "\"\($0)\"" }.joined(separator: ", ")), or a command as a "
                         + "list, its program with its path: [\"/usr/bin/notify-send\", \"Help\"]")
                 continue
             }
@@ -175,11 +164,6 @@ extension AccessoryConfiguration {
     }
 }
 
-extension ControlAction {
-    /// Those that are one word.
-    static let words = ["transmit", "emergency", "channel-up", "channel-down", "nearby-next", "replay-last", "none"]
-}
-
 extension AccessoryID {
     /// The play keys of headsets, when the media player is registered.
     public static let mediaPlayer = AccessoryID(LocalDeviceID.mediaPlayer.text)
@@ -192,7 +176,7 @@ extension SettingType where Value == AccessorySound {
             case "own": return .own
             case "none": return .none
             default:
-                guard let address = SettingType<String>.address(text) else {
+                guard let address = BluetoothAddress(text)?.description else {
                     throw SettingRefusal(
                         "\"\(text)\" is no device with sound",
                         "write \"own\", \"none\", or a Bluetooth address such as \"00:11:22:33:44:55\"")
@@ -208,19 +192,10 @@ extension SettingType where Value == String {
     package static var bluetoothAddress: Self {
         SettingType<String>.string(lengthMax: 32).map(placeholder: "00:00:00:00:00:00") {
             text throws(SettingRefusal) in
-            guard let address = address(text) else {
+            guard let address = BluetoothAddress(text)?.description else {
                 throw SettingRefusal("\"\(text)\" is not a Bluetooth address", "write \"00:11:22:33:44:55\"")
             }
             return address
         }
-    }
-
-    /// The address that `text` is, in capitals.
-    fileprivate static func address(_ text: String) -> String? {
-        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 6, parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) }) else {
-            return nil
-        }
-        return text.uppercased()
     }
 }

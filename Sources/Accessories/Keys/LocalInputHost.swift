@@ -6,16 +6,6 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// What of the machine's own devices is used.
-public struct LocalInputSettings: Hashable, Sendable {
-    /// Register a media player with BlueZ, so that it gets the play and pause keys of Bluetooth headsets. Other programs that play
-    /// do not get them then.
-    public var registersMediaPlayer: Bool
-
-    /// Tagged devices, and the media player if it is asked for.
-    public init(registersMediaPlayer: Bool = false) { self.registersMediaPlayer = registersMediaPlayer }
-}
-
 /// Tagged input devices, serial ports, and the media player that BlueZ sends keys to.
 actor LocalInputHost: InputHost {
     nonisolated let loop: EventLoop
@@ -24,7 +14,7 @@ actor LocalInputHost: InputHost {
     /// What problems without a device are told of.
     static let udev = LocalDeviceID("udev")
 
-    private let settings: LocalInputSettings
+    private let registersMediaPlayer: Bool
     private let systemBus: DBusConnection
     private let logger: Logger
     private var monitor: LinuxInputMonitor?
@@ -32,12 +22,15 @@ actor LocalInputHost: InputHost {
     private var isPlayerTold = false
     private var handler: (@Sendable (LocalDeviceReport) -> Void)?
 
-    /// - Parameter systemBus: Where bluetoothd is, for the media player; a connection of the same loop.
-    init(settings: LocalInputSettings, systemBus: DBusConnection, loop: EventLoop, logger: Logger) {
-        self.settings = settings
+    /// - Parameters:
+    ///   - registersMediaPlayer: A media player is registered with BlueZ, so that it gets the play and pause keys of Bluetooth headsets.
+    ///     Other programs that play do not get them then.
+    ///   - systemBus: Where bluetoothd is, for the media player.
+    init(registersMediaPlayer: Bool, systemBus: DBusConnection, logger: Logger) {
+        self.registersMediaPlayer = registersMediaPlayer
         self.systemBus = systemBus
-        self.loop = loop
         self.logger = logger
+        loop = systemBus.loop
     }
 
     func start(_ handler: @escaping @Sendable (LocalDeviceReport) -> Void) async {
@@ -53,7 +46,7 @@ actor LocalInputHost: InputHost {
             logger.warning("No wired buttons", metadata: ["reason": "\(error)"])
             handler(.problem(Self.udev, "\(error)"))
         }
-        guard settings.registersMediaPlayer, self.handler != nil else { return }
+        guard registersMediaPlayer, self.handler != nil else { return }
         let player = MediaPlayer(on: systemBus, logger: logger) { [weak self] event in
             self?.assumeIsolated { $0.received(event) }
         }

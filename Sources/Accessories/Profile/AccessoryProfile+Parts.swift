@@ -130,7 +130,7 @@ public struct InputDeviceID: Hashable, Sendable, CustomStringConvertible {
     /// A device as `description` writes it; nil when it is anything else.
     public init?(_ text: String) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 2, parts.allSatisfy({ $0.utf8.count == 4 && $0.utf8.allSatisfy(isHexDigit) }),
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.count == 4 && $0.allSatisfy(\.isHexDigit) }),
             let vendor = UInt16(parts[0], radix: 16), let product = UInt16(parts[1], radix: 16)
         else { return nil }
         self.init(vendor: vendor, product: product)
@@ -150,15 +150,6 @@ public enum AccessoryFeedback: String, CaseIterable, Hashable, Sendable {
     case receiving
     /// What was asked for was refused; shown for a moment.
     case refused
-}
-
-private func isHexDigit(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
-        UInt8(ascii: "A")...UInt8(ascii: "F"):
-        true
-    default: false
-    }
 }
 
 /// A number in hexadecimal, filled with zeros to so many digits.

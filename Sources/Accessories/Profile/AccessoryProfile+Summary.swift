@@ -1,4 +1,5 @@
 // What a profile says, in words for whoever writes or chooses one.
+import MonotonicTime
 import Vocabulary
 
 extension AccessoryProfile {
@@ -52,17 +53,12 @@ extension AccessoryProfile {
         case .transmit: parts.append("transmit, \(talkGesture(of: control).rawValue)")
         case .emergency where toggleOnly.contains(control):
             parts.append("emergency, at once, and off by the next press")
-        case .emergency: parts.append("emergency, once held for \(milliseconds(emergencyHold)) ms")
+        case .emergency: parts.append("emergency, once held for \(emergencyHold.nanoseconds / 1_000_000) ms")
         case .none: parts.append("nothing unless bound")
         case let action: parts.append(action.description)
         }
         if toggleOnly.contains(control) { parts.append("tells no release") }
         return "\(control.rawValue): \(parts.joined(separator: "; ")) (\(rule.summary(of: control)))"
-    }
-
-    private func milliseconds(_ duration: Duration) -> Int64 {
-        let (seconds, attoseconds) = duration.components
-        return seconds * 1_000 + attoseconds / 1_000_000_000_000_000
     }
 }
 

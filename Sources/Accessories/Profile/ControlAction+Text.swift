@@ -11,23 +11,22 @@ extension ControlAction {
     /// character as it is. Nil when it is anything else.
     public init?(_ text: String) {
         guard text.utf8.count <= Self.textMax else { return nil }
-        switch text {
-        case "none": self = .none
-        case "transmit": self = .transmit
-        case "emergency": self = .emergency
-        case "channel-up": self = .channelUp
-        case "channel-down": self = .channelDown
-        case "nearby-next": self = .nearbyNext
-        case "replay-last": self = .replayLast
-        default:
-            let start = "command:".unicodeScalars
-            guard text.unicodeScalars.starts(with: start),
-                let words = Self.words(text.unicodeScalars.dropFirst(start.count)),
-                let program = words.first, !program.isEmpty, words.count <= Self.wordsMax
-            else { return nil }
-            self = .command(words)
+        if let action = Self.ofOneWord.first(where: { $0.description == text }) {
+            self = action
+            return
         }
+        let start = "command:".unicodeScalars
+        guard text.unicodeScalars.starts(with: start),
+            let words = Self.words(text.unicodeScalars.dropFirst(start.count)),
+            let program = words.first, !program.isEmpty, words.count <= Self.wordsMax
+        else { return nil }
+        self = .command(words)
     }
+
+    /// All but commands.
+    static let ofOneWord: [ControlAction] = [
+        .transmit, .emergency, .channelUp, .channelDown, .nearbyNext, .replayLast, .none,
+    ]
 
     /// The action as `init(_:)` reads it.
     public var text: String {

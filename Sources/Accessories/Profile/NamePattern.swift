@@ -46,9 +46,4 @@ public struct NamePattern: Hashable, Sendable {
     }
 
     static func fold(_ text: String) -> [Unicode.Scalar] { Array(text.lowercased().unicodeScalars) }
-
-    /// The same pattern as written.
-    public static func == (lhs: Self, rhs: Self) -> Bool { lhs.text == rhs.text }
-    /// As `==`.
-    public func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }

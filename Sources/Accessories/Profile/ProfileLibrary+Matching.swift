@@ -2,23 +2,6 @@
 import BlueZ
 
 extension ProfileLibrary {
-    /// How well a profile fits; of two the greater is meant.
-    private struct Fit: Comparable {
-        /// The site's own profiles come before the shipped ones.
-        var isOfSite: Bool
-        /// 2: a name, and a service with it; 1: a name, or a device's numbers; 0: the service alone.
-        var evidence: Int
-        /// How much the name's pattern says.
-        var specificity: Int
-        /// BLE before classic, which such devices offer besides.
-        var transport: Int
-
-        static func < (lhs: Self, rhs: Self) -> Bool {
-            (lhs.isOfSite ? 1 : 0, lhs.evidence, lhs.specificity, lhs.transport)
-                < (rhs.isOfSite ? 1 : 0, rhs.evidence, rhs.specificity, rhs.transport)
-        }
-    }
-
     /// The profile of a device whose characteristics are known; nil also when its family is refused.
     ///
     /// - Parameters:
@@ -36,23 +19,10 @@ extension ProfileLibrary {
         return found?.refusal == nil ? found : nil
     }
 
-    /// The profile that a device probably has, from what it advertises; to be verified once it is connected.
-    /// Nil also when its family is refused: `refusal` says why.
+    /// As `probable`; nil also when its family is refused.
     public func candidate(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         let found = probable(name: name, services: services)
         return found?.refusal == nil ? found : nil
-    }
-
-    /// Why a device of this name and these services cannot be a talk button, in words for people; nil when it can, or
-    /// nothing is known of it.
-    public func refusal(name: String?, services: some Collection<BluetoothUUID>) -> String? {
-        refusedProfile(name: name, services: services)?.refusal
-    }
-
-    /// The profile whose `refusal` is the answer.
-    public func refusedProfile(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
-        let found = probable(name: name, services: services)
-        return found?.refusal == nil ? nil : found
     }
 
     private static let hidOverGATT: BluetoothUUID = "1812"
@@ -61,14 +31,12 @@ extension ProfileLibrary {
     /// Whether a Bluetooth device may become an accessory without being configured. Input devices are given to us by udev rules alone.
     /// What is refused is taken in order to say why.
     func takesUnasked(_ facts: DeviceFacts) -> Bool {
-        if refusal(name: facts.name, services: facts.services) != nil { return true }
-        switch candidate(name: facts.name, services: facts.services)?.transport {
-        case .gatt, .spp, .handsFree: return true
-        case .input, .serial, nil: return false
-        }
+        probable(name: facts.name, services: facts.services) != nil
     }
 
-    private func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
+    /// The profile that a device probably has, from what it advertises; to be verified once it is connected. If its family is refused,
+    /// the profile's `refusal` says why.
+    public func probable(name: String?, services: some Collection<BluetoothUUID>) -> AccessoryProfile? {
         let names = name.map { [NamePattern.fold($0)] } ?? []
         // A remote control may be called "PTT": what is a keyboard to the system says its own service, or is none of these.
         let isInputDevice = services.contains { $0 == Self.hidOverGATT || $0 == Self.humanInterfaceDevice }
@@ -137,13 +105,16 @@ extension ProfileLibrary {
     }
 
     /// The profile for which `fit` says most; explicit ones are not asked.
+    ///
+    /// - Parameter fit: Evidence: 2 is a name, and a service with it; 1 a name, or a device's numbers; 0 the service alone. Specificity:
+    ///   how much the name's pattern says.
     private func best(_ fit: (AccessoryProfile) -> (evidence: Int, specificity: Int)?) -> AccessoryProfile? {
-        var best: (profile: AccessoryProfile, fit: Fit)?
+        var best: (profile: AccessoryProfile, fit: (Int, Int, Int, Int))?
         for profile in profiles where !profile.isExplicitOnly {
             guard let (evidence, specificity) = fit(profile) else { continue }
-            let fit = Fit(
-                isOfSite: siteIDs.contains(profile.id), evidence: evidence, specificity: specificity,
-                transport: -(AccessoryProfile.Transport.allCases.firstIndex(of: profile.transport) ?? 0))
+            // The site's own profiles come before the shipped ones, and BLE before classic, which such devices offer besides.
+            let transport = AccessoryProfile.Transport.allCases.firstIndex(of: profile.transport) ?? 0
+            let fit = (siteIDs.contains(profile.id) ? 1 : 0, evidence, specificity, -transport)
             if best.map({ $0.fit < fit }) ?? true { best = (profile, fit) }
         }
         return best?.profile

@@ -23,22 +23,12 @@ public struct ProfileLibrary: Sendable {
     /// Adds one of the site's own, which is tried before all shipped ones. Replaces one with the same id.
     public mutating func add(_ profile: AccessoryProfile) {
         siteIDs.insert(profile.id)
-        if let index = profiles.firstIndex(where: { $0.id >= profile.id }) {
-            if profiles[index].id == profile.id {
-                profiles[index] = profile
-            } else {
-                profiles.insert(profile, at: index)
-            }
-        } else {
-            profiles.append(profile)
-        }
+        profiles.removeAll { $0.id == profile.id }
+        profiles.insert(profile, at: profiles.firstIndex { $0.id > profile.id } ?? profiles.endIndex)
     }
 
     /// The profile called `id`.
     public subscript(id: String) -> AccessoryProfile? { profiles.first { $0.id == id } }
-
-    /// The udev properties that any profile asks for.
-    public var udevProperties: Set<String> { Set(profiles.flatMap(\.udevProperties.keys)) }
 
     // MARK: Reading
 

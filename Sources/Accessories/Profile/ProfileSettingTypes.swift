@@ -93,11 +93,17 @@ extension SettingType where Value == UInt16 {
             if text.hasPrefix("0x"), let code = UInt16(text.dropFirst(2), radix: 16), (1...0x2FF).contains(code) {
                 return code
             }
-            let near = nearestName(to: text, among: InputKey.names).map { "did you mean \"\($0)\"? " } ?? ""
             throw SettingRefusal(
-                "\"\(text)\" is no key", "\(near)write names as evtest(1) shows them, \"KEY_F13\" or \"BTN_TRIGGER\"")
+                "\"\(text)\" is no key",
+                "\(suggestion(for: text, among: InputKey.names))write names as evtest(1) shows them, \"KEY_F13\" or "
+                    + "\"BTN_TRIGGER\"")
         }
     }
+}
+
+/// Begins an advice with the known word that a wrong one is nearest to, if there is any.
+func suggestion(for word: String, among known: [String]) -> String {
+    nearestName(to: word, among: known).map { "did you mean \"\($0)\"? " } ?? ""
 }
 
 /// A key code as profile files name it.
