@@ -20,6 +20,13 @@ enum AccessoryNames {
         return name.isEmpty ? fallback : name
     }
 
+    /// The title of a profile that was learned from a device of this name: in UTF-8 no longer than a profile's title may be.
+    static func title(from name: String?) -> String {
+        var name = String((name ?? "Button").prefix(100))
+        while name.utf8.count > 100 { name.removeLast() }
+        return "\(name) (learned)"
+    }
+
     /// `name`, with a number behind it when it is taken.
     static func unique(_ name: String, isTaken: (String) -> Bool) -> String {
         guard isTaken(name) else { return name }

@@ -68,9 +68,15 @@ extension AccessorySetup {
     private func change(
         _ status: AccessoryStatus, _ body: @Sendable (inout AccessoryStore.Change) -> Void
     ) async throws(AccessoryError) {
-        let (original, isBondedOnly) = (configured[status.id], isBondedOnly)
-        let result = try await edit { contents in
-            guard let original else { return contents.change(status, isBondedOnly: isBondedOnly, body) }
+        let (original, isBondedOnly, origin) = (configured[status.id], isBondedOnly, origin(of: status.id))
+        let result = try await edit { contents throws(AccessoryError) in
+            guard let original else {
+                // A person may have removed it while this waited for the disk: that stays so.
+                guard origin != .added || contents.accessories.contains(where: { $0.id == status.id }) else {
+                    throw .unknown(status.id)
+                }
+                return contents.change(status, isBondedOnly: isBondedOnly, body)
+            }
             var change = contents.changes[status.id] ?? AccessoryStore.Change()
             body(&change)
             contents.changes[status.id] = change.isEmpty ? nil : change
@@ -84,31 +90,22 @@ extension AccessorySetup {
     func scannedDevice(_ address: String) -> DeviceFacts? { scan.device(address: address) }
 
     /// Has an accessory work by another profile; false when that is not possible.
-    func useProfile(_ profileID: String, of id: AccessoryID) async -> Bool {
-        let original = configured[id]
+    func useProfile(_ profileID: String, of status: AccessoryStatus) async -> Bool {
         // The administrator's word on its profile is the last.
-        guard original?.profileID == nil else { return false }
-        let configuration: AccessoryConfiguration?
+        guard configured[status.id]?.profileID == nil else { return false }
         do throws(AccessoryError) {
-            configuration = try await edit { contents in
-                if let original {
-                    var change = contents.changes[id] ?? AccessoryStore.Change()
-                    change.profileID = profileID
-                    contents.changes[id] = change
-                    return change.applied(to: original)
-                }
-                guard let index = contents.accessories.firstIndex(where: { $0.id == id }) else { return nil }
-                contents.accessories[index].profileID = profileID
-                return contents.accessories[index]
-            }
+            try await change(status) { $0.profileID = profileID }
+            return true
         } catch {
-            logger.error("accessory's profile not kept", metadata: ["id": "\(id)", "why": "\(error)"])
+            logger.error("accessory's profile not kept", metadata: ["id": "\(status.id)", "why": "\(error)"])
             return false
         }
-        guard let configuration else { return false }
-        await service.configure(configuration)
-        handler(.changed)
-        return true
+    }
+}
+
+extension AccessoryError {
+    static func unknown(_ id: AccessoryID) -> AccessoryError {
+        AccessoryError(.notFound, "there is no accessory '\(id)'; 'pttctl accessory list' shows those there are")
     }
 }
 
@@ -126,12 +123,12 @@ extension AccessoryStore.Contents {
             ?? AccessoryConfiguration(
                 id: status.id, address: status.address.isEmpty ? nil : status.address,
                 profileID: status.address.isEmpty ? status.profileID : nil, isBondedOnly: isBondedOnly)
-        var change = AccessoryStore.Change(
-            gesture: accessory.gesture, isBondedOnly: accessory.isBondedOnly, bindings: accessory.bindings)
+        var change = AccessoryStore.Change(accessory)
         body(&change)
         accessory.gesture = change.gesture
         accessory.isBondedOnly = change.isBondedOnly ?? isBondedOnly
         accessory.bindings = change.bindings
+        accessory.profileID = change.profileID
         if let index { accessories[index] = accessory } else { accessories.append(accessory) }
         return accessory
     }

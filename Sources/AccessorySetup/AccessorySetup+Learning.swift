@@ -17,7 +17,6 @@ struct LearningSession {
     /// nil when only local devices are listened to.
     var link: LearningLinkStateMachine?
     var isScanning = false
-    var report = LearningReport()
     /// The accessory is being added with the profile.
     var isAdding = false
 
@@ -44,7 +43,7 @@ extension AccessorySetup {
             number: learningSessions, request: request, machine: LearningStateMachine(at: .now),
             link: request.address.map { LearningLinkStateMachine(address: $0) })
         service.assumeIsolated { $0.setQuiet(true) }
-        tellLearning(learning?.machine.progress)
+        tellLearning()
         if let link = learning?.link { carryOut(link.firstActions) }
         observeAsNeeded()
         if let problem = learningProblem(request) {
@@ -128,7 +127,7 @@ extension AccessorySetup {
         learning = session
         for action in actions {
             switch action {
-            case .progress(let progress): tellLearning(progress)
+            case .progress: tellLearning()
             case .learned(let rule): learned(rule)
             case .failed(let why): failed(why)
             }
@@ -167,22 +166,24 @@ extension AccessorySetup {
         }
     }
 
-    private func tellLearning(_ progress: LearningProgress?) {
-        guard let progress else { return }
-        learning?.report.step = progress.step
-        learning?.report.prompt = progress.prompt
-        learning?.report.round = progress.round
-        if let report = learning?.report { handler(.learning(report)) }
+    private func tellLearning() {
+        if let report = learning?.machine.report { handler(.learning(report)) }
     }
 
     private func failed(_ why: String) {
-        guard var session = learning else { return }
-        session.report.step = .failed
-        session.report.prompt = ""
-        session.report.problem = why
+        guard learning != nil else { return }
         logger.notice("button not learned", metadata: ["why": "\(why)"])
-        endLearning(session, keepsDevice: false)
-        handler(.learning(session.report))
+        learning?.machine.report.problem = why
+        end(.failed, nil)
+    }
+
+    private func end(_ step: LearningStep, _ accessory: AccessoryID?) {
+        learning?.machine.report.step = step
+        learning?.machine.report.prompt = ""
+        learning?.machine.report.accessory = accessory?.text
+        guard let session = learning else { return }
+        endLearning(session, keepsDevice: accessory != nil)
+        handler(.learning(session.machine.report))
     }
 
     private func learned(_ rule: LearnedRule) {
@@ -196,7 +197,7 @@ extension AccessorySetup {
         let name = session.request.name ?? local?.name ?? device?.name
         let library = library
         let id = AccessoryNames.unique(AccessoryNames.name(from: name, fallback: "learned")) { library[$0] != nil }
-        let title = session.request.name ?? "\(name.map { String($0.prefix(100)) } ?? "Button") (learned)"
+        let title = session.request.name ?? AccessoryNames.title(from: name)
         let profile = AccessoryProfile(
             rule, id: id, title: title, device: device, local: local, date: AccessoryProfile.today)
         // What would not be understood at the next start is of no use.
@@ -220,10 +221,11 @@ extension AccessorySetup {
         }
         logger.notice("button learned", metadata: ["profile": "\(profile.id)", "file": "\(file)"])
         await service.add(profile)
+        carryOut(scan.handle(.library(library), at: .now))
         guard learning?.number == number else { return }
-        learning?.report.profile = profile.id
-        learning?.report.file = file
-        learning?.report.text = profile.text
+        learning?.machine.report.profile = profile.id
+        learning?.machine.report.file = file
+        learning?.machine.report.text = profile.text
         await finish(profile, of: number, device: device, local: local)
     }
 
@@ -233,48 +235,36 @@ extension AccessorySetup {
     ) async {
         let statuses = await service.statuses
         guard let session = learning, session.number == number else { return }
-        if let address = session.request.address, session.request.addsAccessory, local == nil || device != nil {
-            let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
-            if let old {
-                // It is one already: from now on with what it was taught.
-                let isUsed = await useProfile(profile.id, of: old.id)
-                guard learning?.number == number else { return }
-                if isUsed { return done(old.id, session) }
-                var unused = session
-                unused.report.problem =
-                    configured[old.id] == nil
-                    ? "learned, but '\(old.id)' could not be written down with it: the log says why"
-                    : "learned, but '\(old.id)' has another profile in pttd.toml: write profile = \"\(profile.id)\" there, and "
-                        + "restart pttd"
-                return done(nil, unused)
-            }
-            learning?.isAdding = true
-            learning?.report.step = .connecting
-            learning?.report.prompt = "Learned. Adding it…"
-            if let report = learning?.report { handler(.learning(report)) }
-            do throws(AccessoryError) {
-                let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
-                if let session = learning, session.number == number { done(added.id, session) }
-            } catch {
-                guard learning?.number == number else { return }
-                learning?.report.problem = "learned, but not added: \(error)"
-                if let session = learning { done(nil, session) }
-            }
-            return
+        guard let address = session.request.address, session.request.addsAccessory, local == nil || device != nil else {
+            // A tagged device is an accessory by its rule.
+            let own = statuses.first { $0.profileID == profile.id && $0.isReady }
+            return end(.done, local == nil ? nil : own?.id)
         }
-        // A tagged device is an accessory by its rule.
-        let own = statuses.first { $0.profileID == profile.id && $0.isReady }
-        done(local == nil ? nil : own?.id, session)
-    }
-
-    private func done(_ accessory: AccessoryID?, _ old: LearningSession) {
-        guard var session = learning else { return }
-        session.report = old.report
-        session.report.step = .done
-        session.report.prompt = ""
-        session.report.accessory = accessory?.text
-        endLearning(session, keepsDevice: accessory != nil)
-        handler(.learning(session.report))
+        let old = statuses.first { $0.address.uppercased() == address && origin(of: $0.id) != .automatic }
+        if let old {
+            // It is one already: from now on with what it was taught.
+            let isUsed = await useProfile(profile.id, of: old)
+            guard learning?.number == number else { return }
+            if isUsed { return end(.done, old.id) }
+            learning?.machine.report.problem =
+                configured[old.id] == nil
+                ? "learned, but '\(old.id)' could not be written down with it: the log says why"
+                : "learned, but '\(old.id)' has another profile in pttd.toml: write profile = \"\(profile.id)\" there, and "
+                    + "restart pttd"
+            return end(.done, nil)
+        }
+        learning?.isAdding = true
+        learning?.machine.report.step = .connecting
+        learning?.machine.report.prompt = "Learned. Adding it…"
+        tellLearning()
+        do throws(AccessoryError) {
+            let added = try await add(AccessoryAddition(address: address, profileID: profile.id))
+            if learning?.number == number { end(.done, added.id) }
+        } catch {
+            guard learning?.number == number else { return }
+            learning?.machine.report.problem = "learned, but not added: \(error)"
+            end(.done, nil)
+        }
     }
 
     private func endLearning(_ session: LearningSession, keepsDevice: Bool) {

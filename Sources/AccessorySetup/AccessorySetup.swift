@@ -60,8 +60,8 @@ public actor AccessorySetup {
     /// What is on the disk.
     private(set) var contents: AccessoryStore.Contents
     /// Those that wait for an earlier change of `contents`; nil while none is under way.
-    private var editsWaiting: [CheckedContinuation<Void, Never>]?
-    private var observation: Int?
+    private(set) var editsWaiting: [CheckedContinuation<Void, Never>]?
+    private var isObserving = false
     private(set) var radio = RadioState.noService
     var scan: ScanStateMachine
     private var isScannedByPerson = false
@@ -110,7 +110,7 @@ public actor AccessorySetup {
     public func happened(_ event: AccessoryEvent) {
         guard case .changed(let status) = event, !isStopped else { return }
         for address in additions.keys.sorted() { add(address, .status(status)) }
-        if observation != nil { carryOut(scan.handle(.accessories(accessoryAddresses), at: .now)) }
+        if isObserving { carryOut(scan.handle(.accessories(accessoryAddresses), at: .now)) }
     }
 
     /// Who put an accessory where it is.
@@ -185,17 +185,17 @@ public actor AccessorySetup {
     /// Observes while there is a reason to: nothing is done for every press otherwise.
     func observeAsNeeded() {
         let isNeeded = !isStopped && (isScannedByPerson || !additions.isEmpty || learning != nil)
-        if isNeeded, observation == nil {
+        if isNeeded, !isObserving {
             scan = ScanStateMachine(library: library)
             carryOut(scan.handle(.accessories(accessoryAddresses), at: .now))
-            let (token, known) = service.assumeIsolated { service in
+            let known = service.assumeIsolated { service in
                 service.observe { [weak self] report in self?.assumeIsolated { $0.received(report) } }
             }
-            observation = token
+            isObserving = true
             for report in known { received(report) }
-        } else if !isNeeded, let token = observation {
-            observation = nil
-            service.assumeIsolated { $0.removeObserver(token) }
+        } else if !isNeeded, isObserving {
+            isObserving = false
+            service.assumeIsolated { _ = $0.observe(nil) }
             scan = ScanStateMachine(library: ProfileLibrary([]))
             localDevices = [:]
         }
@@ -213,7 +213,7 @@ public actor AccessorySetup {
 
     private func received(_ report: AccessoryReport) {
         // What was known may have ended what it was observed for.
-        guard observation != nil else { return }
+        guard isObserving else { return }
         switch report {
         case .bluetooth(let report): received(report)
         case .local(let report):
@@ -244,7 +244,7 @@ public actor AccessorySetup {
         learn(report)
     }
 
-    private func carryOut(_ actions: [ScanStateMachine.Action]) {
+    func carryOut(_ actions: [ScanStateMachine.Action]) {
         for action in actions where isScannedByPerson {
             switch action {
             case .found(let device): handler(.found(device))
@@ -261,7 +261,7 @@ public actor AccessorySetup {
         timer = nil
         let deadlines =
             [scan.nextDeadline, learning?.nextDeadline] + additions.values.map(\.machine.nextDeadline)
-        guard let next = deadlines.compactMap({ $0 }).min(), observation != nil else { return }
+        guard let next = deadlines.compactMap({ $0 }).min(), isObserving else { return }
         timer = loop.schedule(at: next) { [weak self] in self?.assumeIsolated { $0.elapsed() } }
     }
 

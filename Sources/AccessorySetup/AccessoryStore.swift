@@ -111,9 +111,7 @@ public struct AccessoryStore: Sendable {
                         Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
                 }
                 for (name, table) in root.namedTables("change", countMax: count) {
-                    var change = Change(settings: table, allowsCommands: allowsCommands)
-                    change.profileID = table.optional("profile", .profileID)
-                    contents.changes[AccessoryID(name)] = change
+                    contents.changes[AccessoryID(name)] = Change(settings: table, allowsCommands: allowsCommands)
                 }
                 return contents
             }
@@ -131,7 +129,7 @@ public struct AccessoryStore: Sendable {
         let change = Change(settings: table, allowsCommands: allowsCommands)
         return AccessoryConfiguration(
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
-            name: table.optional("name", .namePattern), profileID: table.optional("profile", .profileID),
+            name: table.optional("name", .namePattern), profileID: change.profileID,
             gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? isBondedOnly)
     }
 
@@ -174,26 +172,22 @@ public struct AccessoryStore: Sendable {
             text += "\n[accessory.\(quoted(accessory.id.text))]\n"
             if let address = accessory.address { text += "address = \(quoted(address))\n" }
             if let name = accessory.name { text += "name = \(quoted(name.text))\n" }
-            if let profile = accessory.profileID { text += "profile = \(quoted(profile))\n" }
-            write(accessory.gesture, accessory.isBondedOnly, accessory.bindings, "accessory", accessory.id, &text)
+            write(Change(accessory), "accessory", accessory.id, &text)
         }
         for (id, change) in contents.changes.sorted(by: { $0.key < $1.key }) where !change.isEmpty {
             text += "\n[change.\(quoted(id.text))]\n"
-            if let profile = change.profileID { text += "profile = \(quoted(profile))\n" }
-            write(change.gesture, change.isBondedOnly, change.bindings, "change", id, &text)
+            write(change, "change", id, &text)
         }
         try AtomicFile.write(Array(text.utf8), to: path)
     }
 
-    private func write(
-        _ gesture: Gesture?, _ isBondedOnly: Bool?, _ bindings: [Control: ControlAction], _ table: String,
-        _ id: AccessoryID, _ text: inout String
-    ) {
-        if let gesture { text += "gesture = \(quoted(gesture.rawValue))\n" }
-        if let isBondedOnly { text += "bonded-only = \(isBondedOnly)\n" }
-        guard !bindings.isEmpty else { return }
+    private func write(_ change: Change, _ table: String, _ id: AccessoryID, _ text: inout String) {
+        if let profile = change.profileID { text += "profile = \(quoted(profile))\n" }
+        if let gesture = change.gesture { text += "gesture = \(quoted(gesture.rawValue))\n" }
+        if let isBondedOnly = change.isBondedOnly { text += "bonded-only = \(isBondedOnly)\n" }
+        guard !change.bindings.isEmpty else { return }
         text += "\n[\(table).\(quoted(id.text)).bind]\n"
-        for (control, action) in bindings.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+        for (control, action) in change.bindings.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
             text += "\(quoted(control.rawValue)) = \(quoted(action.text))\n"
         }
     }
@@ -210,10 +204,19 @@ public struct AccessoryStore: Sendable {
 }
 
 extension AccessoryStore.Change {
+    /// What may be changed of an accessory, as it is.
+    init(_ accessory: AccessoryConfiguration) {
+        gesture = accessory.gesture
+        isBondedOnly = accessory.isBondedOnly
+        bindings = accessory.bindings
+        profileID = accessory.profileID
+    }
+
     /// - Parameter allowsCommands: Only a user's own daemon runs commands; others leave them out.
     fileprivate init(settings table: SettingsTable, allowsCommands: Bool) {
         gesture = table.optional("gesture", .oneOf([("hold", .hold), ("toggle", .toggle), ("hybrid", .hybrid)]))
         isBondedOnly = table.optional("bonded-only", .boolean)
+        profileID = table.optional("profile", .profileID)
         guard let bind = table.table("bind") else { return }
         for control in Control.allCases {
             guard let words = bind.optional(control.rawValue, .string(lengthMax: ControlAction.textMax)) else {

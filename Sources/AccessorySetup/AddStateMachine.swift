@@ -163,10 +163,10 @@ struct AddStateMachine: Sendable {
             if profile == nil {
                 return fail(.invalid, "there is no profile '\(id)'; 'pttctl profile list' shows those there are")
             }
-        } else if let why = library.refusal(name: device.name, services: device.services) {
-            return fail(.refused, why)
         } else {
-            profile = library.candidate(name: device.name, services: device.services)
+            let found = library.probable(name: device.name, services: device.services)
+            if let why = found?.refusal { return fail(.refused, why) }
+            profile = found
         }
         if let profile, profile.bonding == .never, addition.isBondedOnly || addition.pairs == true {
             return fail(
@@ -247,9 +247,8 @@ struct AddStateMachine: Sendable {
         // The fleet connects it anew meanwhile, for a table of services may have holes.
         guard device.servicesResolved else { return [] }
         // What it is becomes certain only now: its services were not all advertised.
-        if addition.profileID == nil, let why = library.refusal(name: device.name, services: device.services) {
-            return fail(.refused, why)
-        }
+        let probable = library.probable(name: device.name, services: device.services)
+        if addition.profileID == nil, let why = probable?.refusal { return fail(.refused, why) }
         let since = unrecognisedSince ?? now
         unrecognisedSince = since
         guard since + Self.unrecognisedTime <= now else { return [] }
@@ -258,9 +257,7 @@ struct AddStateMachine: Sendable {
 
     private func isComplete(_ profile: AccessoryProfile, _ device: DeviceFacts) -> Bool {
         guard profile.transport == .gatt else { return true }
-        return profile.isComplete { service, characteristic in
-            device.characteristics.contains { $0.service == service && $0.characteristic == characteristic }
-        }
+        return profile.isComplete { device.find($0, $1) != nil }
     }
 
     private func unrecognised(_ device: DeviceFacts) -> String {

@@ -18,7 +18,8 @@ extension AccessoryProfile {
     ) {
         let place = local?.name ?? device?.address ?? "this machine"
         self.init(id: id, title: title, confidence: .capture, sources: ["learned on \(date) at \(place)"])
-        var input = Input(repeats: learned.repeats, rule: learned.rule)
+        var input = Input(rule: learned.rule)
+        input.repeats = learned.repeats
         switch learned.source {
         case .characteristic(let service, let characteristic):
             transport = .gatt
@@ -33,9 +34,7 @@ extension AccessoryProfile {
         }
         inputs = [input]
         if let name = local?.name ?? device?.name { names = [NamePattern(name)] }
-        if let identifier = local?.device, identifier != InputDeviceID(vendor: 0, product: 0), transport == .input {
-            inputDevices = [identifier]
-        }
+        if let identifier = local?.device, transport == .input { inputDevices = [identifier] }
         // Nothing about it is its own: it is used where it is named.
         isExplicitOnly = names.isEmpty && !serviceIdentifies && inputDevices.isEmpty
         if case .text(let rule) = learned.rule, rule.batteryPrefix != nil { battery = .text }

@@ -3,16 +3,6 @@ import Accessories
 import MonotonicTime
 import Vocabulary
 
-/// Where a learning session is, for the person.
-struct LearningProgress: Hashable, Sendable {
-    /// What the person is to do.
-    var step = LearningStep.connecting
-    /// The same in words.
-    var prompt = ""
-    /// How often the person has been asked to press.
-    var round = 0
-}
-
 /// The rules of one learning session.
 struct LearningStateMachine: Sendable {
     /// The device is connected by then.
@@ -59,7 +49,7 @@ struct LearningStateMachine: Sendable {
     }
 
     enum Action: Equatable, Sendable {
-        case progress(LearningProgress)
+        case progress(LearningReport)
         case learned(LearnedRule)
         /// Why not, and what to do.
         case failed(String)
@@ -78,7 +68,8 @@ struct LearningStateMachine: Sendable {
     }
 
     private var phase: Phase
-    private(set) var progress = LearningProgress()
+    /// Where the session is, for the person. What came of it is for `AccessorySetup` to add.
+    var report = LearningReport()
     private var inference = RuleInference()
     /// What was seen in this step.
     private var current: [LearningObservation] = []
@@ -90,7 +81,7 @@ struct LearningStateMachine: Sendable {
     /// A session that waits for `listening`.
     init(at now: Instant) {
         phase = .connecting(until: now + Self.connectTime)
-        progress.prompt = "Connecting: press the button once if it sleeps."
+        report.prompt = "Connecting: press the button once if it sleeps."
     }
 
     var isOver: Bool { phase == .over }
@@ -152,7 +143,7 @@ struct LearningStateMachine: Sendable {
         current.append(observation)
         switch phase {
         case .press(let asked, let until, nil) where isPress(observation):
-            let hold = Self.holdTimes[min(progress.round, Self.holdTimes.count) - 1]
+            let hold = Self.holdTimes[min(report.round, Self.holdTimes.count) - 1]
             phase = .press(asked: asked, until: until, hold: now + hold)
         case .release(let pressAsked, let asked, let until, nil) where isRelease(observation):
             let settled = max(now + Self.settleTime, asked + Self.reactionTime)
@@ -258,7 +249,7 @@ struct LearningStateMachine: Sendable {
 
     private mutating func askToPress(_ prompt: String, at now: Instant) -> [Action] {
         begin()
-        progress.round += 1
+        report.round += 1
         phase = .press(asked: now, until: now + Self.pressTime, hold: nil)
         return show(.press, prompt)
     }
@@ -281,7 +272,7 @@ struct LearningStateMachine: Sendable {
             return fail(Self.failure(.otherKeys))
         case .unclear(let reason, _):
             let silentRounds = inference.rounds.reversed().prefix { $0.observations.isEmpty }.count
-            guard progress.round < Self.roundsMax, silentRounds < 2 else { return fail(Self.failure(reason)) }
+            guard report.round < Self.roundsMax, silentRounds < 2 else { return fail(Self.failure(reason)) }
             return askToPress(Self.question(reason), at: now)
         }
     }
@@ -320,9 +311,9 @@ struct LearningStateMachine: Sendable {
     }
 
     private mutating func show(_ step: LearningStep, _ prompt: String) -> [Action] {
-        progress.step = step
-        progress.prompt = prompt
-        return [.progress(progress)]
+        report.step = step
+        report.prompt = prompt
+        return [.progress(report)]
     }
 
     private mutating func fail(_ why: String) -> [Action] {

@@ -41,7 +41,6 @@ struct ScanStateMachine: Sendable {
         var toldAt: Instant?
         /// Kept, for a look at the library is long.
         var profile: AccessoryProfile?
-        var refusal: String?
     }
 
     private var library: ProfileLibrary
@@ -74,7 +73,10 @@ struct ScanStateMachine: Sendable {
         switch event {
         case .device(let facts):
             about = facts.id
-            guard entries[facts.id] != nil || makeRoom(for: facts) else { return [] }
+            if entries[facts.id] == nil, entries.count >= Self.devicesMax {
+                guard let weakest else { return [] }
+                actions += forget(weakest)
+            }
             var entry = entries[facts.id] ?? Entry(facts: facts)
             let isOther =
                 entry.toldAt == nil || entry.facts.name != facts.name || entry.facts.services != facts.services
@@ -82,9 +84,7 @@ struct ScanStateMachine: Sendable {
             if isOther { look(at: &entry) }
             entries[facts.id] = entry
         case .deviceRemoved(let id):
-            if let old = entries.removeValue(forKey: id), old.told != nil {
-                actions.append(.lost(address: old.facts.address))
-            }
+            actions = forget(id)
         case .heard(let id, let strength):
             entries[id]?.strength = strength
             entries[id]?.heardAt = now
@@ -98,27 +98,25 @@ struct ScanStateMachine: Sendable {
                 entries[id] = entry
             }
         case .reset:
-            actions = entries.values.filter { $0.told != nil }.map { .lost(address: $0.facts.address) }
-            entries = [:]
+            actions = entries.keys.sorted().flatMap { forget($0) }
         case .deadline: break
         }
         return actions + tell(about, at: now)
     }
 
     private func look(at entry: inout Entry) {
-        let (name, services) = (entry.facts.name, entry.facts.services)
-        entry.profile = library.candidate(name: name, services: services)
-        entry.refusal = library.refusal(name: name, services: services)
+        entry.profile = library.probable(name: entry.facts.name, services: entry.facts.services)
     }
 
-    /// Of too many devices the weakest goes, unless the new one is that.
-    private mutating func makeRoom(for facts: DeviceFacts) -> Bool {
-        guard entries.count >= Self.devicesMax else { return true }
+    /// The device that goes when there are too many: the weakest of those that are neither connected nor paired.
+    private var weakest: DeviceIdentifier? {
         let idle = entries.filter { !$0.value.facts.isConnected && !$0.value.facts.isPaired }
-        guard let weakest = idle.min(by: { ($0.value.strength ?? .min, $0.key) < ($1.value.strength ?? .min, $1.key) })
-        else { return false }
-        entries[weakest.key] = nil
-        return true
+        return idle.min { ($0.value.strength ?? .min, $0.key) < ($1.value.strength ?? .min, $1.key) }?.key
+    }
+
+    private mutating func forget(_ id: DeviceIdentifier) -> [Action] {
+        guard let old = entries.removeValue(forKey: id), old.told != nil else { return [] }
+        return [.lost(address: old.facts.address)]
     }
 
     private mutating func tell(_ about: DeviceIdentifier?, at now: Instant) -> [Action] {
@@ -164,9 +162,8 @@ struct ScanStateMachine: Sendable {
         var device = DiscoveredDevice(address: facts.address)
         device.name = facts.name ?? ""
         device.signalStrength = entry.strength
-        device.profile = entry.profile?.id
-        device.profileTitle = entry.profile?.title
-        device.refusal = entry.refusal
+        device.refusal = entry.profile?.refusal
+        if device.refusal == nil { (device.profile, device.profileTitle) = (entry.profile?.id, entry.profile?.title) }
         device.isPaired = facts.isPaired
         device.isConnected = facts.isConnected
         device.accessory = accessories[facts.address.uppercased()]?.text

@@ -209,7 +209,7 @@ private actor PlayedInputs: InputHost {
         let pedal = LocalDeviceFacts.keys("/dev/input/event7", accessory: "pedal")
         await inputs.report(.added(pedal))
         let told = Mutex<[String]>([])
-        let (token, known) = await service.observe { report in
+        let known = await service.observe { report in
             loop.checkIsolated()
             told.withLock { $0.append("\(report)") }
         }
@@ -219,7 +219,7 @@ private actor PlayedInputs: InputHost {
         let source = AccessorySource(accessory: AccessoryID("pedal"), control: .ptt)
         #expect(recorder.events.withLock { $0.contains(.intent(.transmitBegan(source, .normal), at: seen)) })
         #expect(told.withLock { $0.last?.contains("183") } == true)
-        await service.removeObserver(token)
+        await service.observe(nil)
         await inputs.report(.key(pedal.id, code: 183, isDown: false, at: .now))
         #expect(told.withLock { $0.count } == 1)
         #expect(await service.perform(.trust(device: button.id)) == nil)

@@ -159,14 +159,13 @@ extension SimulatedBluetooth {
         let first = CharacteristicIdentifier(path: "\(puck.id.path)/service0010/char0011")!
         let light = CharacteristicIdentifier(path: "\(puck.id.path)/service0010/char0012")!
         var machine = LightStateMachine(.receiving)
-        typealias Write = LightStateMachine.Write
-        let start = [Write(characteristic: first, value: [7]), Write(characteristic: first, value: [8])]
+        let start: [BluetoothCommand] = [7, 8].map { .write(characteristic: first, value: [$0]) }
         #expect(
             machine.handle(.ready(start: start, light: light, values: [.receiving: [2]]), at: .zero) == [
                 .write(start[0])
             ])
         #expect(machine.handle(.completed(nil), at: .zero) == [.write(start[1])])
-        #expect(machine.handle(.completed(nil), at: .zero) == [.write(Write(characteristic: light, value: [2]))])
+        #expect(machine.handle(.completed(nil), at: .zero) == [.write(.write(characteristic: light, value: [2]))])
         #expect(machine.handle(.completed(nil), at: .zero) == [])
     }
 }

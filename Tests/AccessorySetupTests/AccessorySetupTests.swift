@@ -337,6 +337,36 @@ private func refusal(_ body: () async throws(AccessoryError) -> Void) async -> A
         }
     }
 
+    @Test func whatIsRemovedWhileTheDiskIsBusyStaysRemoved() async throws {
+        try await withScene { scene in
+            let disk = try EventLoop(name: "disk", mayWait: true)
+            let daemon = try await Daemon(scene.fixture, scene.state.path, disk: disk)
+            try await bluetooth(daemon)
+            let setup = daemon.setup
+            let id = try await setup.add(AccessoryAddition(address: "c4:00:00:00:00:01")).id
+            var gate: [Int32] = [-1, -1]
+            #expect(pipe(&gate) == 0)
+            disk.execute { [gate] in
+                var byte: UInt8 = 0
+                _ = read(gate[0], &byte, 1)
+            }
+            let removal = Task { try await setup.remove(id) }
+            #expect(try await eventually { await setup.editsWaiting != nil })
+            let change = Task {
+                await refusal { () throws(AccessoryError) in try await setup.bind(.ptt, to: .emergency, of: id) }
+            }
+            #expect(try await eventually { await setup.editsWaiting?.count == 1 })
+            #expect(write(gate[1], "x", 1) == 1)
+            try await removal.value
+            #expect(await change.value?.code == .notFound)
+            for descriptor in gate { close(descriptor) }
+            await #expect(daemon.service.configurations.isEmpty)
+            #expect(AccessoryStore(directory: scene.state.path).load().contents.accessories.isEmpty)
+            await daemon.stop()
+            disk.stop()
+        }
+    }
+
     @Test func anAccessoryThatIsTriedTransmitsNothing() async throws {
         try await withScene { scene in
             let daemon = try await scene.daemon()
@@ -371,6 +401,11 @@ private func refusal(_ body: () async throws(AccessoryError) -> Void) async -> A
                 await refusal { () throws(AccessoryError) in
                     try await setup.startLearning(LearningRequest(address: nil))
                 }?.code == .busy)
+            // A scan that is on shows what has been learned.
+            try await daemon.told.wait {
+                $0.contains { if case .learning(let report) = $0 { report.step == .quiet } else { false } }
+            }
+            try await setup.setScanning(true)
             let told = try await daemon.told.wait(.seconds(60)) { told in
                 told.contains {
                     guard case .learning(let report) = $0 else { return false }
@@ -382,6 +417,7 @@ private func refusal(_ body: () async throws(AccessoryError) -> Void) async -> A
                 told.reversed().lazy.compactMap { if case .learning(let report) = $0 { report } else { nil } }.first)
             #expect(report.step == .done, "\(report.problem)")
             #expect(report.profile == "crane" && report.problem.isEmpty)
+            await #expect(setup.devices.first { $0.address == "C4:00:00:00:00:03" }?.profile == "crane")
             let accessory = AccessoryID(try #require(report.accessory))
             #expect(report.text.contains("pressed"))
             #expect(fileExists(report.file))

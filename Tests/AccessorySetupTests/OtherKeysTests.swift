@@ -243,16 +243,16 @@ import Vocabulary
             _ = machine.handle(.observed(observation), at: now)
         }
         var actions = machine.handle(.listening, at: now)
-        while machine.progress.step != .others {
+        while machine.report.step != .others {
             #expect(machine.handle(.proceed, at: now).isEmpty)
             now = try #require(machine.nextDeadline)
-            if machine.progress.step == .press { tell(1) }
-            if machine.progress.step == .release { tell(0) }
+            if machine.report.step == .press { tell(1) }
+            if machine.report.step == .release { tell(0) }
             now = try #require(machine.nextDeadline)
             actions = machine.handle(.deadline, at: now)
             if actions.isEmpty { break }
         }
-        #expect(machine.progress.step == .others)
+        #expect(machine.report.step == .others)
         guard case .learned(let rule)? = machine.handle(.proceed, at: now).first else {
             Issue.record("not learned")
             return

@@ -72,6 +72,26 @@ private let library = ProfileLibrary.load(directory: nil).library
         #expect(scan.devices.first?.address == device(1).address)
     }
 
+    @Test func whatIsLeftOutOfTooManyDevicesIsToldToBeLost() {
+        var scan = ScanStateMachine(library: library)
+        var shown: Set<String> = []
+        for number in 0..<(ScanStateMachine.devicesMax + 3) {
+            for action in scan.handle(.device(device(number)), at: .zero + .seconds(1)) {
+                switch action {
+                case .found(let device): shown.insert(device.address)
+                case .lost(let address): shown.remove(address)
+                }
+            }
+        }
+        #expect(shown == Set(scan.devices.map(\.address)))
+    }
+
+    @Test func whatIsKnownAnewIsShownWithIt() {
+        var scan = ScanStateMachine(library: ProfileLibrary([]))
+        #expect(found(scan.handle(.device(device(1, name: "PTT-Z")), at: .zero)).map(\.profile) == [nil])
+        #expect(found(scan.handle(.library(library), at: .zero + .seconds(1))).map(\.profile) == ["ptt-z"])
+    }
+
     @Test func whatItIsAlreadyIsShown() {
         var scan = ScanStateMachine(library: library)
         let now = Instant.zero + .seconds(1)
@@ -81,6 +101,19 @@ private let library = ProfileLibrary.load(directory: nil).library
         #expect(found(actions).first?.accessory == "vest")
         #expect(scan.handle(.reset, at: now + .seconds(2)) == [.lost(address: facts.address)])
         #expect(scan.devices.isEmpty)
+    }
+}
+
+@Suite struct LearnedProfileTests {
+    @Test(arguments: [nil, "Strange Button 3", String(repeating: "無", count: 82)])
+    func aLearnedProfileCanBeReadWhateverTheDeviceIsCalled(name: String?) {
+        let words = DecodeRule.TextControl(control: .ptt, pressed: ["+PTT=P"], released: ["+PTT=R"])
+        let rule = LearnedRule(
+            source: .stream(.serialPort), rule: .text(.init(controls: [words])), isToggleOnly: false, bounces: false)
+        let profile = AccessoryProfile(
+            rule, id: "x", title: AccessoryNames.title(from: name), device: device(1, name: name), local: nil,
+            date: "2026-11-21")
+        #expect((try? AccessoryProfile(bytes: Array(profile.text.utf8), file: "x")) == profile)
     }
 }
 

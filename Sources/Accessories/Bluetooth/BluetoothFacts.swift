@@ -26,6 +26,11 @@ package struct DeviceFacts: Equatable, Sendable {
 
     /// Its link is encrypted with keys that both sides keep.
     package var isBonded: Bool { isPaired && !isPairedForNow }
+
+    /// The characteristic in a service; nil when it has none.
+    package func find(_ service: BluetoothUUID?, _ characteristic: BluetoothUUID?) -> CharacteristicIdentifier? {
+        characteristics.first { $0.service == service && $0.characteristic == characteristic }?.id
+    }
 }
 
 /// A characteristic of a connected device.

@@ -1,4 +1,5 @@
-// From a link to presses: recognise the device, trust it, pair where needed, subscribe; and what BlueZ's answers mean.
+// From a link to presses: recognise the device, trust it, pair where needed, subscribe; and what BlueZ's answers mean. While there is no
+// link: wait for a device that BlueZ connects by itself, and ask for it now and then, for BlueZ or the kernel may miss it.
 import BlueZ
 import MonotonicTime
 
@@ -42,21 +43,16 @@ extension GATTAccessoryStateMachine {
     }
 
     private func matchingProfile(_ device: DeviceFacts) -> AccessoryProfile? {
-        func has(_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> Bool {
-            device.characteristics.contains { $0.service == service && $0.characteristic == characteristic }
+        guard let id = configuration.profileID else {
+            return library.profile(names: names) { device.find($0, $1) != nil }
         }
-        guard let id = configuration.profileID else { return library.profile(names: names, has: has) }
-        guard let profile = library[id] else { return nil }
-        return profile.isComplete(has: has) ? profile : nil
+        return library[id].flatMap { $0.isComplete { device.find($0, $1) != nil } ? $0 : nil }
     }
 
     private func inputs(of profile: AccessoryProfile, in device: DeviceFacts) -> [CharacteristicIdentifier: Int] {
         var inputs: [CharacteristicIdentifier: Int] = [:]
         for (index, input) in profile.inputs.enumerated() {
-            let found = device.characteristics.first {
-                $0.service == input.service && $0.characteristic == input.characteristic
-            }
-            if let found { inputs[found.id] = index }
+            if let found = device.find(input.service, input.characteristic) { inputs[found] = index }
         }
         return inputs
     }
@@ -310,4 +306,24 @@ extension GATTAccessoryStateMachine {
     }
 
     private func text(_ failure: BluetoothFailure?) -> String { failure?.description ?? "no reason given" }
+
+    // MARK: Waiting
+
+    /// Pauses before a device that BlueZ should connect by itself is asked for all the same: it may have lost sight of it. The
+    /// last one is that of each further time.
+    static let askPauses: [Duration] =
+        [.seconds(15), .seconds(30)] + Array(repeating: .seconds(60), count: 18) + [.seconds(300)]
+
+    mutating func wait(at now: Instant) {
+        phase = .waiting(asksAfter: now + Self.askPauses[min(asks, Self.askPauses.count - 1)])
+        problem = "asleep or out of range: press its button"
+    }
+
+    /// Asks for a device that BlueZ should connect by itself. It goes on waiting: whichever comes first has done it.
+    mutating func ask(at now: Instant) -> [Action] {
+        guard case .waiting(let due?) = phase, due <= now, let device else { return [] }
+        asks += 1
+        phase = .waiting(asksAfter: nil)
+        return [.command(.connect(device: device.id))]
+    }
 }

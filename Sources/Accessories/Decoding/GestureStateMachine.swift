@@ -5,23 +5,14 @@ import Vocabulary
 /// Windows that keep bounce and accidents from becoming presses.
 public struct GestureTiming: Hashable, Sendable {
     /// A release and press within this time are contact bounce or a doubled message. Delays every release by as much.
-    public var debounce: Duration
+    public var debounce = Duration.zero
     /// A press counts only once it has been held this long. Delays every begin by as much.
-    public var minimumHold: Duration
+    public var minimumHold = Duration.zero
     /// A hybrid press that lasts this long is a hold: its release ends. A shorter one stays on until the next press.
-    public var hybridHold: Duration
+    public var hybridHold = Self.usualHybridHold
 
     /// The time between a short and a long press unless a profile says otherwise.
     public static let usualHybridHold = Duration.milliseconds(400)
-
-    /// No windows unless given.
-    public init(
-        debounce: Duration = .zero, minimumHold: Duration = .zero, hybridHold: Duration = Self.usualHybridHold
-    ) {
-        self.debounce = debounce
-        self.minimumHold = minimumHold
-        self.hybridHold = hybridHold
-    }
 }
 
 /// The gesture of one control: hold to talk, press to begin and press again to end, or either by how long it is pressed.
@@ -68,7 +59,7 @@ public struct GestureStateMachine: Sendable {
     public private(set) var isActive = false
 
     /// A control that is up.
-    public init(_ gesture: Gesture, timing: GestureTiming = GestureTiming()) {
+    init(_ gesture: Gesture, timing: GestureTiming = GestureTiming()) {
         self.gesture = gesture
         self.timing = timing
     }

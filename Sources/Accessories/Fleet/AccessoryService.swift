@@ -5,6 +5,12 @@ import Logging
 import MonotonicTime
 import Reactor
 
+/// What comes in from Bluetooth and the machine's devices: `AccessoryService` hands it on to setup.
+package enum AccessoryReport: Sendable {
+    case bluetooth(BluetoothReport)
+    case local(LocalDeviceReport)
+}
+
 /// The accessories at work: buttons become intents to talk.
 ///
 /// It lives on an event loop. The handler is called on that loop, in order; an actor of the same loop enters itself by
@@ -32,9 +38,8 @@ public actor AccessoryService {
     /// Actions to carry out; the handler may cause more while one is carried out.
     private var pending: [AccessoriesStateMachine.Action] = []
     private var isCarryingOut = false
-    /// Setup's: what comes in is told to them too.
-    private var observers: [Int: @Sendable (AccessoryReport) -> Void] = [:]
-    private var lastObserver = 0
+    /// Setup's: what comes in is told to it too.
+    private var observer: (@Sendable (AccessoryReport) -> Void)?
     private var pressLog = AccessoryService.logRate
     /// The press that goes on is in the log, so that its release will be, too.
     private var isPressLogged = false
@@ -98,7 +103,7 @@ public actor AccessoryService {
         isStopped = true
         timer?.cancel()
         timer = nil
-        observers = [:]
+        observer = nil
         await inputs?.stop()
         await host.stop()
     }
@@ -170,15 +175,14 @@ public actor AccessoryService {
 
     // MARK: For setup
 
-    /// Tells everything that comes in, after the rules have had it. Called on the loop, in order.
+    /// Tells everything that comes in, after the rules have had it. There is one observer; nil: none any more.
     ///
-    /// - Returns: The token for `removeObserver`, and what is known.
-    package func observe(
-        _ observer: @escaping @Sendable (AccessoryReport) -> Void
-    ) -> (token: Int, known: [AccessoryReport]) {
-        lastObserver += 1
-        observers[lastObserver] = observer
-        return (lastObserver, machine.reports)
+    /// - Parameter observer: Called on the loop, in order.
+    /// - Returns: What is known.
+    @discardableResult
+    package func observe(_ observer: (@Sendable (AccessoryReport) -> Void)?) -> [AccessoryReport] {
+        self.observer = observer
+        return machine.reports
     }
 
     /// The device as bluetoothd knows it now.
@@ -186,11 +190,6 @@ public actor AccessoryService {
 
     /// How often a scan has begun, and whether one is on.
     package var scans: (count: Int, isOn: Bool) { machine.scans }
-
-    /// Tells no more.
-    package func removeObserver(_ token: Int) {
-        observers[token] = nil
-    }
 
     /// Does something for a person, beside the rules' own commands. Scans pause while a device is connected or paired.
     ///
@@ -216,8 +215,7 @@ public actor AccessoryService {
             handle(.bluetooth(report), at: report.time ?? .now)
         case .local(let report): handle(.local(report), at: report.time ?? .now)
         }
-        guard !isStopped, !observers.isEmpty else { return }
-        for observer in observers.sorted(by: { $0.key < $1.key }) { observer.value(report) }
+        if !isStopped { observer?(report) }
     }
 
     private func handle(_ event: AccessoriesStateMachine.Event, at now: Instant) {

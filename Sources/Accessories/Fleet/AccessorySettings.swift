@@ -101,7 +101,8 @@ extension AccessoryConfiguration {
             let ids = library.profiles.map(\.id)
             table.problem(
                 "profile", "\"\(profileID)\" is not known",
-                "\(suggestion(for: profileID, among: ids))known: \(ids.joined(separator: ", ")); remove the key to have it recognised")
+                "\(suggestion(for: profileID, among: ids))known: \(ids.joined(separator: ", ")); remove the key to have it recognised"
+            )
         }
         let isLocal = profile.map { $0.transport == .input || $0.transport == .serial } ?? false
         if !table.contains("address"), !table.contains("name"), !isLocal, id != .mediaPlayer {

@@ -144,15 +144,12 @@ struct FleetAccessory: Sendable {
         guard isServed, let profile = link.profile, let device = link.device else {
             return light(.lost, at: now) + tighten(.lost, at: now)
         }
-        func find(_ service: BluetoothUUID, _ characteristic: BluetoothUUID) -> CharacteristicIdentifier? {
-            device.characteristics.first { $0.service == service && $0.characteristic == characteristic }?.id
-        }
         let start = profile.startCommands.compactMap { command in
-            find(command.service, command.characteristic).map {
-                LightStateMachine.Write(characteristic: $0, value: command.value)
+            device.find(command.service, command.characteristic).map {
+                BluetoothCommand.write(characteristic: $0, value: command.value)
             }
         }
-        let place = profile.light.flatMap { find($0.service, $0.characteristic) }
+        let place = profile.light.flatMap { device.find($0.service, $0.characteristic) }
         return light(.ready(start: start, light: place, values: profile.light?.values ?? [:]), at: now)
             + tighten(.ready(idle: profile.idleLink), at: now)
     }
@@ -160,7 +157,7 @@ struct FleetAccessory: Sendable {
     mutating func light(_ event: LightStateMachine.Event, at now: Instant) -> [Action] {
         light.handle(event, at: now).map { action in
             switch action {
-            case .write(let write): .command(.write(characteristic: write.characteristic, value: write.value))
+            case .write(let command): .command(command)
             case .note(let text): .note(id, text)
             }
         }

@@ -7,15 +7,9 @@ struct LightStateMachine: Sendable {
     /// How long "refused" is shown before what is so.
     static let refusedTime = Duration.milliseconds(1500)
 
-    /// A write that is to be made.
-    struct Write: Equatable, Sendable {
-        var characteristic: CharacteristicIdentifier
-        var value: [UInt8]
-    }
-
     enum Event: Sendable {
-        /// The accessory is subscribed to. Its start commands, and where its light is.
-        case ready(start: [Write], light: CharacteristicIdentifier?, values: [AccessoryFeedback: [UInt8]])
+        /// The accessory is subscribed to. Its start commands, which are writes, and where its light is.
+        case ready(start: [BluetoothCommand], light: CharacteristicIdentifier?, values: [AccessoryFeedback: [UInt8]])
         case lost
         case feedback(AccessoryFeedback)
         case completed(BluetoothFailure?)
@@ -23,12 +17,12 @@ struct LightStateMachine: Sendable {
     }
 
     enum Action: Equatable, Sendable {
-        case write(Write)
+        case write(BluetoothCommand)
         /// Writing does not work; said once.
         case note(String)
     }
 
-    private var waiting: [Write] = []
+    private var waiting: [BluetoothCommand] = []
     private var light: CharacteristicIdentifier?
     private var values: [AccessoryFeedback: [UInt8]] = [:]
     private var isReady = false
@@ -89,6 +83,6 @@ struct LightStateMachine: Sendable {
         guard let light, let value = values[state], value != shown else { return [] }
         shown = value
         isWriting = true
-        return [.write(Write(characteristic: light, value: value))]
+        return [.write(.write(characteristic: light, value: value))]
     }
 }

@@ -84,34 +84,25 @@ extension AccessoryProfile {
     /// A characteristic, a stream or an input device that carries buttons.
     public struct Input: Hashable, Sendable {
         /// Distinguishes the inputs of one profile.
-        public var name: String
+        public var name = "1"
         /// The GATT service; nil of a stream and of keys.
         public var service: BluetoothUUID?
         /// The characteristic in it that notifies; nil of a stream and of keys.
         public var characteristic: BluetoothUUID?
         /// Whether the characteristic can also be read.
-        public var isReadable: Bool
+        public var isReadable = false
         /// Devices of the family may lack it.
-        public var isOptional: Bool
+        public var isOptional = false
         /// Whether the state of a held control is told again and again; nil: not known.
         public var repeats: Bool?
         /// What its values mean.
         public var rule: DecodeRule
-
-        /// A characteristic, or, without one, a stream or keys.
-        public init(
-            name: String = "1", service: BluetoothUUID? = nil, characteristic: BluetoothUUID? = nil,
-            isReadable: Bool = false, isOptional: Bool = false, repeats: Bool? = nil, rule: DecodeRule
-        ) {
-            self.name = name
-            self.service = service
-            self.characteristic = characteristic
-            self.isReadable = isReadable
-            self.isOptional = isOptional
-            self.repeats = repeats
-            self.rule = rule
-        }
     }
+}
+
+extension AccessoryProfile.Input {
+    /// A stream or keys, until it is given a characteristic.
+    package init(rule: DecodeRule) { self.init(name: "1", rule: rule) }
 }
 
 /// Vendor and product of an input device, as lsusb(8) shows them.
@@ -121,12 +112,11 @@ public struct InputDeviceID: Hashable, Sendable, CustomStringConvertible {
     /// The product id.
     public var product: UInt16
 
-    /// A device by its numbers.
-    public init(vendor: UInt16, product: UInt16) {
-        self.vendor = vendor
-        self.product = product
-    }
+    /// "046d:0a44".
+    public var description: String { "\(hexadecimal(vendor, digits: 4)):\(hexadecimal(product, digits: 4))" }
+}
 
+extension InputDeviceID {
     /// A device as `description` writes it; nil when it is anything else.
     public init?(_ text: String) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
@@ -135,9 +125,6 @@ public struct InputDeviceID: Hashable, Sendable, CustomStringConvertible {
         else { return nil }
         self.init(vendor: vendor, product: product)
     }
-
-    /// "046d:0a44".
-    public var description: String { "\(hexadecimal(vendor, digits: 4)):\(hexadecimal(product, digits: 4))" }
 }
 
 /// What the person with the button is shown by its light.
