@@ -8,7 +8,7 @@ extension RuleInference {
         _ candidate: RuleCandidate, _ source: LearningSource, _ outcomes: some Sequence<(LearningRound, Outcome)>
     ) -> Bool {
         let isNoisy = chatters(candidate.rule, source) || candidate.noise > 0
-        guard candidate.rule.valueSize != nil, isNoisy else { return false }
+        guard candidate.rule.place != nil, isNoisy else { return false }
         func isRead(_ observation: LearningObservation) -> Bool { candidate.rule.reads(observation, of: source) }
         // Every message of the other keys might have looked like a press, and did not.
         var evidence = min(others.count(where: isRead), Self.evidenceMaxOfOthers)
@@ -43,30 +43,10 @@ extension RuleInference {
 }
 
 extension DecodeRule {
-    /// The byte that it reads; nil for words and keys.
-    var place: Int? {
-        switch self {
-        case .value(let rule): rule.byte
-        case .bits(let rule): rule.byte
-        case .nonzero(let rule): rule.byte
-        case .text, .keys: nil
-        }
-    }
-
     /// Whether it takes something for its own: a message of its length and kind; of words and keys, anything.
     func reads(_ observation: LearningObservation, of source: LearningSource) -> Bool {
         guard observation.source == source else { return false }
-        guard let size = valueSize, let bytes = observation.bytes else { return true }
-        return bytes.count == size && frame.map { bytes[$0.byte] == $0.own } ?? true
-    }
-
-    /// How long the values are that it reads bits or bytes of; nil for words and keys.
-    fileprivate var valueSize: Int? {
-        switch self {
-        case .value(let rule): rule.size
-        case .bits(let rule): rule.size
-        case .nonzero(let rule): rule.size
-        case .text, .keys: nil
-        }
+        guard let place, let bytes = observation.bytes else { return true }
+        return bytes.count == place.size && place.frame.map { bytes[$0.byte] == $0.own } ?? true
     }
 }

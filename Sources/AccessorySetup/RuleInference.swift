@@ -166,7 +166,7 @@ struct RuleInference {
         let (claim, otherClaim) = (one.candidate.breadth, other.candidate.breadth)
         if claim != otherClaim { return claim < otherClaim }
         // A checksum says all that the bytes before it say, and comes last.
-        if let place = one.rule.rule.place, let otherPlace = other.rule.rule.place, place != otherPlace {
+        if let place = one.rule.rule.place?.byte, let otherPlace = other.rule.rule.place?.byte, place != otherPlace {
             return place < otherPlace
         }
         if one.candidate.isPlain != other.candidate.isPlain { return one.candidate.isPlain }
@@ -198,10 +198,7 @@ struct RuleInference {
         for round in rounds {
             var pressed: Instant?
             for observation in round.observations where observation.source == source {
-                guard case .controls(let states) = Self.feed(&decoder, observation, isDown: pressed != nil) else {
-                    continue
-                }
-                for state in states {
+                for state in Self.states(&decoder, observation, isDown: pressed != nil) {
                     let held = pressed.map { observation.time - $0 }
                     if state.isDown, let held, held > Self.bounceTime { return true }
                     if !state.isDown, let held { silence = max(silence, held) }
@@ -218,10 +215,8 @@ struct RuleInference {
     private func isReleaseNoisy(_ rule: DecodeRule, _ source: LearningSource) -> Bool {
         var decoder = InputDecoder(rule)
         let releases = quiet.filter { observation in
-            guard observation.source == source,
-                case .controls(let states) = Self.feed(&decoder, observation, isDown: true)
-            else { return false }
-            return states.contains { !$0.isDown }
+            observation.source == source
+                && Self.states(&decoder, observation, isDown: true).contains { !$0.isDown }
         }
         guard let first = releases.first, let last = releases.last, releases.count > 1 else { return false }
         let pause = (last.time - first.time) / (releases.count - 1)
@@ -235,10 +230,8 @@ struct RuleInference {
     private func isPressedByOthers(_ rule: DecodeRule, _ source: LearningSource) -> Bool {
         var decoder = InputDecoder(rule)
         return others.contains { observation in
-            guard observation.source == source,
-                case .controls(let states) = Self.feed(&decoder, observation, isDown: false)
-            else { return false }
-            return states.contains(where: \.isDown)
+            observation.source == source
+                && Self.states(&decoder, observation, isDown: false).contains(where: \.isDown)
         }
     }
 
@@ -251,9 +244,8 @@ struct RuleInference {
         var decoder = InputDecoder(rule)
         var isDown = false
         for observation in quiet where observation.source == source {
-            guard case .controls(let states) = Self.feed(&decoder, observation, isDown: isDown) else { continue }
             // Nobody touched it.
-            if states.contains(where: \.isDown) { return nil }
+            if Self.states(&decoder, observation, isDown: isDown).contains(where: \.isDown) { return nil }
         }
         var outcomes: [Outcome] = []
         for round in rounds {
@@ -266,7 +258,7 @@ struct RuleInference {
                         isDown = state.isDown
                         edges.append((isDown, observation.time))
                     }
-                case .unclear, .garbage:
+                case .unclear:
                     // A rule that does not understand what the button says is no explanation of it.
                     if Self.shouldUnderstand(rule, observation) { return nil }
                 }
@@ -287,6 +279,13 @@ struct RuleInference {
             || quiet.contains { $0.source == observation.source && $0.content == observation.content }
     }
 
+    /// What a rule understands; nothing when some of it is not clear.
+    private static func states(
+        _ decoder: inout InputDecoder, _ observation: LearningObservation, isDown: Bool
+    ) -> [ControlState] {
+        if case .controls(let states) = feed(&decoder, observation, isDown: isDown) { states } else { [] }
+    }
+
     private static func feed(
         _ decoder: inout InputDecoder, _ observation: LearningObservation, isDown: Bool
     ) -> DecodedValue {
@@ -297,12 +296,8 @@ struct RuleInference {
     }
 
     private static func shouldUnderstand(_ rule: DecodeRule, _ observation: LearningObservation) -> Bool {
-        guard let bytes = observation.bytes else { return false }
-        switch rule {
-        case .value(let rule): return bytes.count == rule.size
-        case .bits(let rule): return bytes.count == rule.size
-        case .nonzero, .text, .keys: return false
-        }
+        if case .nonzero = rule { return false }
+        return observation.bytes.map { $0.count == rule.place?.size } ?? false
     }
 
     private static func outcome(

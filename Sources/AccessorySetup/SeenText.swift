@@ -297,11 +297,9 @@ struct SeenText {
 
     private static func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
 
-    private static func isLetter(_ byte: UInt8) -> Bool { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(fold(byte)) }
-
-    private static func fold(_ byte: UInt8) -> UInt8 {
-        (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
+    private static func isLetter(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(foldByte(byte))
     }
 
-    private static func folded(_ bytes: [UInt8]) -> [UInt8] { bytes.map(fold) }
+    private static func folded(_ bytes: [UInt8]) -> [UInt8] { bytes.map(foldByte) }
 }

@@ -237,16 +237,10 @@ public struct ControlsStateMachine: Sendable {
             for state in states { actions += apply(&self, state) }
         case .unclear(let states, let reason):
             for state in states { actions += apply(&self, state) }
-            actions.append(ignored(reason))
-        case .garbage(let reason):
-            actions.append(ignored(reason))
+            ignoredCount &+= 1
+            actions.append(.ignored(reason: reason, count: ignoredCount))
         }
         return actions
-    }
-
-    private mutating func ignored(_ reason: String) -> Action {
-        ignoredCount &+= 1
-        return .ignored(reason: reason, count: ignoredCount)
     }
 
     private mutating func pass(_ control: Control, _ event: GestureStateMachine.Event, at now: Instant) -> [Action] {

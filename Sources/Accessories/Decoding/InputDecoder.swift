@@ -5,10 +5,8 @@
 package enum DecodedValue: Equatable {
     /// Controls that are down or up after it, in order; those not named are unchanged. A click is down, then up.
     case controls([ControlState])
-    /// As `controls`, and of some of them the value says neither pressed nor released; why, for the log.
+    /// As `controls`, and of some of them the value says neither pressed nor released, or nothing of it is understood; why, for the log.
     case unclear([ControlState], String)
-    /// Nothing that is understood; why, for the log.
-    case garbage(String)
 }
 
 /// A control and whether it is down.
@@ -42,7 +40,7 @@ package struct InputDecoder {
     /// A key of an input device went down or came up. Keys that the rule does not name are nothing. A control with several keys is down
     /// while any of them is.
     package mutating func decode(key code: UInt16, isDown: Bool) -> DecodedValue {
-        guard case .keys(let rule) = rule else { return .garbage("a key, where bytes are expected") }
+        guard case .keys(let rule) = rule else { return .unclear([], "a key, where bytes are expected") }
         guard let control = rule.controls.first(where: { $0.codes.contains(code) }) else { return .controls([]) }
         if isDown { heldKeys.insert(code) } else { heldKeys.remove(code) }
         let isHeld = control.codes.contains { heldKeys.contains($0) }
@@ -51,14 +49,16 @@ package struct InputDecoder {
 
     /// - Parameter isDown: Whether a control is down before this value.
     package mutating func decode(_ bytes: [UInt8], isDown: (Control) -> Bool) -> DecodedValue {
+        if let place = rule.place {
+            guard bytes.count == place.size, bytes.indices.contains(place.byte) else {
+                return .unclear([], "\(bytes.count) bytes: \(hex(bytes))")
+            }
+            if let frame = place.frame, let other = other(bytes, frame, isDown) { return other }
+        }
         switch rule {
-        case .value(let rule):
-            guard bytes.count == rule.size, bytes.indices.contains(rule.byte) else { return Self.wrongSize(bytes) }
-            return other(bytes, isDown) ?? Self.decode(bytes, rule, isDown)
+        case .value(let rule): return Self.decode(bytes, rule, isDown)
         case .bits(let rule):
-            guard let raw = Self.byte(rule.byte, of: bytes, size: rule.size) else { return Self.wrongSize(bytes) }
-            if let other = other(bytes, isDown) { return other }
-            let byte = rule.isActiveLow ? ~raw : raw
+            let byte = rule.isActiveLow ? ~bytes[rule.byte] : bytes[rule.byte]
             let known = rule.controls.reduce(rule.ignored) { $0 | $1.bit }
             guard byte & ~known != 0 else {
                 return .controls(rule.controls.map { ControlState(control: $0.control, isDown: byte & $0.bit != 0) })
@@ -66,20 +66,21 @@ package struct InputDecoder {
             let up = rule.controls.filter { byte & $0.bit == 0 }.map(\.control)
             return Self.unclear(up, isDown, "unknown bits in \(hex(bytes))")
         case .nonzero(let rule):
-            guard let byte = Self.byte(rule.byte, of: bytes, size: rule.size) else { return Self.wrongSize(bytes) }
-            return other(bytes, isDown) ?? .controls([ControlState(control: rule.control, isDown: byte != 0)])
+            return .controls([ControlState(control: rule.control, isDown: bytes[rule.byte] != 0)])
         case .text:
-            guard let result = text?.decode(bytes) else { return .garbage("no text rule") }
+            guard let result = text?.decode(bytes) else { return .unclear([], "no text rule") }
             if let level = result.battery { battery = level }
             return Self.words(result, isDown, bytes)
         case .keys:
-            return .garbage("\(bytes.count) bytes, where keys are expected: \(hex(bytes))")
+            return .unclear([], "\(bytes.count) bytes, where keys are expected: \(hex(bytes))")
         }
     }
 
     /// A message of another kind than the controls'; nil: it is theirs.
-    private func other(_ bytes: [UInt8], _ isDown: (Control) -> Bool) -> DecodedValue? {
-        guard let frame = rule.frame, bytes.indices.contains(frame.byte) else { return nil }
+    private func other(
+        _ bytes: [UInt8], _ frame: DecodeRule.Frame, _ isDown: (Control) -> Bool
+    ) -> DecodedValue? {
+        guard bytes.indices.contains(frame.byte) else { return nil }
         if bytes[frame.byte] == frame.own { return nil }
         if frame.others.contains(bytes[frame.byte]) { return .controls([]) }
         return Self.unclear(rule.controls, isDown, "unknown kind of message \(hex(bytes))")
@@ -89,9 +90,8 @@ package struct InputDecoder {
     private static func unclear(
         _ controls: [Control], _ isDown: (Control) -> Bool, _ reason: String
     ) -> DecodedValue {
-        let held = controls.filter(isDown)
-        guard !held.isEmpty else { return .garbage(reason) }
-        return .unclear(held.map { ControlState(control: $0, isDown: false, isCertain: false) }, reason)
+        .unclear(
+            controls.filter(isDown).map { ControlState(control: $0, isDown: false, isCertain: false) }, reason)
     }
 
     private static func words(
@@ -124,14 +124,6 @@ package struct InputDecoder {
         if rule.ignored.contains(bytes[rule.byte]) { return .controls([]) }
         let held = rule.controls.filter { $0.released != nil }.map(\.control)
         return unclear(held, isDown, "unknown value \(hex(bytes))")
-    }
-
-    private static func byte(_ index: Int, of bytes: [UInt8], size: Int) -> UInt8? {
-        bytes.count == size && bytes.indices.contains(index) ? bytes[index] : nil
-    }
-
-    private static func wrongSize(_ bytes: [UInt8]) -> DecodedValue {
-        .garbage("\(bytes.count) bytes: \(hex(bytes))")
     }
 }
 

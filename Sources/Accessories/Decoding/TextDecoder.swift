@@ -158,6 +158,7 @@ struct TextDecoder {
 
 private func fold(_ text: String) -> [UInt8] { text.utf8.map(foldByte) }
 
-private func foldByte(_ byte: UInt8) -> UInt8 {
+/// An ASCII letter as a small one; any other byte as it is.
+package func foldByte(_ byte: UInt8) -> UInt8 {
     (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
 }

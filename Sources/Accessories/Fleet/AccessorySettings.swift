@@ -172,31 +172,15 @@ extension AccessoryID {
 
 extension SettingType where Value == AccessorySound {
     fileprivate static var accessorySound: Self {
-        SettingType<String>.string(lengthMax: 32).map(placeholder: .own) { text throws(SettingRefusal) in
+        SettingType<String>.string(lengthMax: 32).parsed(
+            placeholder: .own, "is no device with sound",
+            "write \"own\", \"none\", or a Bluetooth address such as \"00:11:22:33:44:55\""
+        ) { text in
             switch text {
-            case "own": return .own
-            case "none": return .none
-            default:
-                guard let address = BluetoothAddress(text)?.description else {
-                    throw SettingRefusal(
-                        "\"\(text)\" is no device with sound",
-                        "write \"own\", \"none\", or a Bluetooth address such as \"00:11:22:33:44:55\"")
-                }
-                return .device(address: address)
+            case "own": .own
+            case "none": AccessorySound.none
+            default: BluetoothAddress(text).map { .device(address: $0.description) }
             }
-        }
-    }
-}
-
-extension SettingType where Value == String {
-    /// A Bluetooth device address, in capitals.
-    package static var bluetoothAddress: Self {
-        SettingType<String>.string(lengthMax: 32).map(placeholder: "00:00:00:00:00:00") {
-            text throws(SettingRefusal) in
-            guard let address = BluetoothAddress(text)?.description else {
-                throw SettingRefusal("\"\(text)\" is not a Bluetooth address", "write \"00:11:22:33:44:55\"")
-            }
-            return address
         }
     }
 }

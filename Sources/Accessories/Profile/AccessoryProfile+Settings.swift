@@ -214,9 +214,8 @@ extension SettingsTable {
     fileprivate func udevProperties() -> [String: String] {
         var properties: [String: String] = [:]
         for name in keys {
-            let isName = name.utf8.allSatisfy { byte in
-                (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "_")
+            let isName = name.unicodeScalars.allSatisfy {
+                ("A"..."Z").contains($0) || ("0"..."9").contains($0) || $0 == "_"
             }
             if !isName || name.isEmpty {
                 problem(name, "is no udev property", "write names as 'udevadm info' shows them: ID_USB_DRIVER")

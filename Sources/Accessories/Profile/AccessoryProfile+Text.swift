@@ -81,12 +81,11 @@ extension AccessoryProfile {
         if input.isReadable { text.line("readable", "true") }
         if input.isOptional { text.line("optional", "true") }
         if let repeats = input.repeats { text.line("repeats", repeats ? "true" : "false") }
-        func place(_ byte: Int, _ size: Int) {
-            if byte != 0 { text.line("byte", "\(byte)") }
-            if size != 1 { text.line("size", "\(size)") }
-        }
-        func frame() {
-            guard let frame = input.rule.frame else { return }
+        func place() {
+            guard let place = input.rule.place else { return }
+            if place.byte != 0 { text.line("byte", "\(place.byte)") }
+            if place.size != 1 { text.line("size", "\(place.size)") }
+            guard let frame = place.frame else { return }
             if frame.byte != 0 { text.line("frame_byte", "\(frame.byte)") }
             text.line("frame", byte(frame.own))
             if !frame.others.isEmpty { text.line("other_frames", oneOrMore(frame.others.map(byte))) }
@@ -103,8 +102,7 @@ extension AccessoryProfile {
         switch input.rule {
         case .value(let rule):
             text.line("decode", quoted("value"))
-            place(rule.byte, rule.size)
-            frame()
+            place()
             if !rule.ignored.isEmpty { text.line("ignored_values", oneOrMore(rule.ignored.map(byte))) }
             for value in rule.controls {
                 control(value.control)
@@ -113,8 +111,7 @@ extension AccessoryProfile {
             }
         case .bits(let rule):
             text.line("decode", quoted("bits"))
-            place(rule.byte, rule.size)
-            frame()
+            place()
             if rule.isActiveLow { text.line("active_low", "true") }
             if rule.ignored != 0 { text.line("ignored_bits", byte(rule.ignored)) }
             for bit in rule.controls {
@@ -123,8 +120,7 @@ extension AccessoryProfile {
             }
         case .nonzero(let rule):
             text.line("decode", quoted("nonzero"))
-            place(rule.byte, rule.size)
-            frame()
+            place()
             control(rule.control)
         case .text(let rule):
             text.line("decode", quoted("text"))

@@ -175,12 +175,12 @@ public enum DecodeRule: Hashable, Sendable {
         }
     }
 
-    /// Which messages of the input count; nil: all of its length, or there are no messages.
-    public var frame: Frame? {
+    /// Which byte of a value is read, how long values are, and which of them count; nil for words and keys.
+    package var place: (byte: Int, size: Int, frame: Frame?)? {
         switch self {
-        case .value(let rule): rule.frame
-        case .bits(let rule): rule.frame
-        case .nonzero(let rule): rule.frame
+        case .value(let rule): (rule.byte, rule.size, rule.frame)
+        case .bits(let rule): (rule.byte, rule.size, rule.frame)
+        case .nonzero(let rule): (rule.byte, rule.size, rule.frame)
         case .text, .keys: nil
         }
     }

@@ -4,28 +4,42 @@ import LinuxInput
 import Settings
 
 extension SettingType where Value == String {
+    /// What a text stands for.
+    ///
+    /// - Parameters:
+    ///   - message: What a text is for which `parse` is nil: `"TEXT" is …`.
+    ///   - advice: How to do it right.
+    func parsed<Other>(
+        placeholder: Other, _ message: String, _ advice: String, _ parse: @escaping (String) -> Other?
+    ) -> SettingType<Other> {
+        map(placeholder: placeholder) { text throws(SettingRefusal) in
+            guard let value = parse(text) else { throw SettingRefusal("\"\(text)\" \(message)", advice) }
+            return value
+        }
+    }
+
     /// The id of a profile.
     package static var profileID: Self {
-        .string(lengthMax: 64).map(placeholder: "") { text throws(SettingRefusal) in
-            let allowed = text.utf8.allSatisfy { byte in
-                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
-                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "-")
+        .string(lengthMax: 64).parsed(placeholder: "", "is not an id", "use small letters, digits and '-'") { text in
+            let isID = text.unicodeScalars.allSatisfy {
+                ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "-"
             }
-            guard allowed else {
-                throw SettingRefusal("\"\(text)\" is not an id", "use small letters, digits and '-'")
-            }
-            return text
+            return isID ? text : nil
         }
     }
 
     /// A word of a text protocol.
     static var token: Self {
-        .string(lengthMax: 64).map(placeholder: "x") { text throws(SettingRefusal) in
-            guard text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-                throw SettingRefusal("\"\(text)\" is not printable ASCII", "use plain letters, digits and signs")
-            }
-            return text
-        }
+        .string(lengthMax: 64).parsed(
+            placeholder: "x", "is not printable ASCII", "use plain letters, digits and signs"
+        ) { text in text.utf8.allSatisfy { (0x20...0x7E).contains($0) } ? text : nil }
+    }
+
+    /// A Bluetooth device address, in capitals.
+    package static var bluetoothAddress: Self {
+        .string(lengthMax: 32).parsed(
+            placeholder: "00:00:00:00:00:00", "is not a Bluetooth address", "write \"00:11:22:33:44:55\""
+        ) { BluetoothAddress($0)?.description }
     }
 }
 
@@ -49,39 +63,28 @@ extension SettingType where Value == [UInt8] {
 extension SettingType where Value == NamePattern {
     /// A name with `*` for any characters.
     public static var namePattern: Self {
-        SettingType<String>.string(lengthMax: 248).map(placeholder: NamePattern("")) { text throws(SettingRefusal) in
-            guard text.contains(where: { $0 != "*" }) else {
-                throw SettingRefusal("\"\(text)\" matches every device", "write a part of the name")
-            }
-            return NamePattern(text)
-        }
+        SettingType<String>.string(lengthMax: 248).parsed(
+            placeholder: NamePattern(""), "matches every device", "write a part of the name"
+        ) { text in text.contains { $0 != "*" } ? NamePattern(text) : nil }
     }
 }
 
 extension SettingType where Value == BluetoothUUID {
     /// The UUID of a GATT service or characteristic, in full or as the 16 or 32 bits that the Bluetooth SIG gives out.
     static var gattUUID: Self {
-        SettingType<String>.string(lengthMax: 36).map(placeholder: "0000") {
-            text throws(SettingRefusal) in
-            guard let uuid = BluetoothUUID(text) else {
-                throw SettingRefusal("\"\(text)\" is not a UUID", "write 8-4-4-4-12 hexadecimal digits, or 4 for ffe0")
-            }
-            return uuid
-        }
+        SettingType<String>.string(lengthMax: 36).parsed(
+            placeholder: "0000", "is not a UUID", "write 8-4-4-4-12 hexadecimal digits, or 4 for ffe0"
+        ) { BluetoothUUID($0) }
     }
 }
 
 extension SettingType where Value == InputDeviceID {
     /// Vendor and product.
     static var inputDeviceID: Self {
-        SettingType<String>.string(lengthMax: 16).map(placeholder: InputDeviceID(vendor: 0, product: 0)) {
-            text throws(SettingRefusal) in
-            guard let id = InputDeviceID(text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is no device", "write vendor and product as lsusb does: \"046d:0a44\"")
-            }
-            return id
-        }
+        SettingType<String>.string(lengthMax: 16).parsed(
+            placeholder: InputDeviceID(vendor: 0, product: 0), "is no device",
+            "write vendor and product as lsusb does: \"046d:0a44\""
+        ) { InputDeviceID($0) }
     }
 }
 
