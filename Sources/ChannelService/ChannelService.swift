@@ -12,9 +12,8 @@ import Vocabulary
 
 /// The one channel manager of this machine, on an event loop.
 ///
-/// Callers on the loop use `request` and the other plain methods by `assumeIsolated`; callers elsewhere `await` the
-/// methods of `ChannelService+Requests.swift`. Observers and the frame handler are called on the loop, one at a time and in
-/// order; what they ask for in turn is done after the actions under way.
+/// Callers on the loop use `request` and the other plain methods by `assumeIsolated`; callers elsewhere `await` `perform`. Observers and
+/// the frame handler are called on the loop, one at a time and in order; what they ask for in turn is done after the actions under way.
 public actor ChannelService {
     /// Observers at the same time.
     public static let observersMax = 64
@@ -174,6 +173,16 @@ public actor ChannelService {
             if listening.isReplaying { receive(.replayStopped) }
         }
         handle(.request(request, identifier))
+    }
+
+    /// Asks for something and waits for the answer, for callers that are not on the loop; a begin is answered when the microphone records.
+    ///
+    /// - Throws: Why not.
+    public func perform(_ request: ChannelManagerStateMachine.Request) async throws(PTChannelError) {
+        let error: PTChannelError? = await withCheckedContinuation { continuation in
+            self.request(request) { continuation.resume(returning: $0) }
+        }
+        if let error { throw error }
     }
 
     /// The relay did not grant the transmission: what was captured is erased, and it ends.

@@ -1,4 +1,4 @@
-// The speakers of the audio session: tones and received speech.
+// The speakers of the audio session: tones, spoken prompts and received speech.
 
 import Audio
 import Logging
@@ -29,6 +29,20 @@ extension DeviceAudioSession {
             tonesFinished(heard: false)
         }
     }
+
+    func play(_ prompt: PromptSound, number: UInt32) -> Bool {
+        // A program that plays and records itself shares the devices with nobody.
+        guard !isForProgram, !speakerBlocked else { return false }
+        do throws(AudioError) {
+            return try openSpeaker().play(prompt, number: number)
+        } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+            return false
+        }
+    }
+
+    func stopPrompt() { speaker?.stopPrompt() }
 
     /// The last tone was heard, or will not be: a program may have the speaker.
     func tonesFinished(heard: Bool) {

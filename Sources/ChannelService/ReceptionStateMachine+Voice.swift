@@ -1,5 +1,8 @@
-// The properties by which a voice for a burst is chosen.
+// What a voice is asked for when a burst is given one, replays of a message, which end when somebody speaks, and the part of a burst that
+// has not been heard when a press ends the reception.
 
+import Audio
+import MonotonicTime
 import PushToTalkCore
 
 extension ReceptionStateMachine {
@@ -41,6 +44,60 @@ extension ReceptionStateMachine {
         switch state {
         case .receiving(let burst), .waiting(let burst): [burst] + queue
         case .idle, .draining: queue
+        }
+    }
+
+    // MARK: Replays
+
+    /// Whether a message can be heard again: nobody speaks, not even unheard, and nothing waits.
+    var canReplay: Bool { isReplaying || state == .idle }
+
+    mutating func replay(_ burst: ReceivedBurst, at now: Instant) -> [ReceptionAction] {
+        guard canReplay else { return [] }
+        let dropped: [ReceptionAction] = isReplaying ? [.dropPlayback(voice: voice)] : []
+        isReplaying = true
+        state = .receiving(burst)
+        return dropped + [.setParticipant(burst.participant)] + catchUp(at: now)
+    }
+
+    /// Handles an event of the link during a replay; nil for other events.
+    mutating func interruptReplay(_ event: ReceptionEvent, at now: Instant) -> [ReceptionAction]? {
+        switch event {
+        case .began(let participant, let talkBurst):
+            // Whoever speaks now is heard, at once.
+            isReplaying = false
+            state = .idle
+            return [.dropPlayback(voice: voice)] + began(participant, talkBurst, at: now)
+        case .packet:
+            packetsDropped += 1
+            return []
+        case .ended: return []
+        default: return nil
+        }
+    }
+
+    mutating func stopReplay() -> [ReceptionAction] {
+        guard isReplaying else { return [] }
+        isReplaying = false
+        state = .idle
+        return [.dropPlayback(voice: voice), .setParticipant(nil)]
+    }
+
+    // MARK: What has not been heard
+
+    /// What would not be heard if all were dropped now; nil: nothing is being heard, or only a replay.
+    func unheard(at now: Instant) -> UnheardSpeech? {
+        guard let playedSince, !isReplaying else { return nil }
+        let waiting = queue.filter { $0.waitingCount > 0 }
+        return UnheardSpeech(
+            heard: now - playedSince, burstsWaiting: waiting.count, burst: playing, waiting: waiting.map(\.talkBurst))
+    }
+
+    mutating func follow(_ action: ReceptionAction, at now: Instant) {
+        switch action {
+        case .play: playedSince = playedSince ?? now
+        case .setParticipant, .dropPlayback: playedSince = nil
+        case .endPlayback: break
         }
     }
 }

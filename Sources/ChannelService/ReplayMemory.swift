@@ -129,7 +129,7 @@ struct ReplayMemory: Equatable, Sendable {
     }
 
     /// Forgets everything.
-    mutating func erase() { self = ReplayMemory(replays: replays) }
+    mutating func erase() { (messages, position) = ([], nil) }
 
     /// The message to play now. Messages that a press cut off come first, the oldest first and each once. Then comes
     /// the last message. Each request during a replay goes back to the previous message, in a circle.
@@ -160,10 +160,6 @@ struct ReplayMemory: Equatable, Sendable {
         for index in messages.indices { messages[index].isGoingOn = false }
         messages.removeAll { $0.packets.isEmpty }
     }
-
-    init() {}
-
-    private init(replays: UInt32) { self.replays = replays }
 
     private mutating func replay(_ message: Message, from start: Duration, at now: Instant) -> ReceivedBurst {
         replay(message.participant, message.packets(from: start), at: now)

@@ -32,10 +32,7 @@ public struct RestorationStore: Sendable {
 
     private var temporary: String { path + ".new" }
     private var aside: String { path + ".damaged" }
-    private var directory: String {
-        guard let slash = path.lastIndex(of: "/") else { return "." }
-        return slash == path.startIndex ? "/" : String(path[..<slash])
-    }
+    private var directory: String { AtomicFile.directory(of: path) }
 
     /// Reads the record. An invalid file is set aside. It never fails: pttd then starts without a channel.
     public func load() -> Loaded {
@@ -105,12 +102,7 @@ public enum RestorationStoreError: Error, Hashable, Sendable, CustomStringConver
     case tooLarge(byteCount: Int)
 
     /// Whether another attempt comes to the same.
-    public var isFinal: Bool {
-        switch self {
-        case .file: false
-        case .tooLarge: true
-        }
-    }
+    public var isFinal: Bool { if case .tooLarge = self { true } else { false } }
 
     /// What happened and what to do about it.
     public var description: String {

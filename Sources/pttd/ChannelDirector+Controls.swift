@@ -194,7 +194,7 @@ extension ChannelDirector: DaemonControls {
     func setDescriptor(
         _ descriptor: PTChannelDescriptor, of channel: UUID, by caller: BusCaller
     ) async throws(PTChannelError) {
-        try await self.channel.setChannelDescriptor(descriptor, channelUUID: channel)
+        try await self.channel.perform(.setChannelDescriptor(descriptor, channelUUID: channel))
     }
 
     func setServiceStatus(
@@ -206,19 +206,19 @@ extension ChannelDirector: DaemonControls {
     func setTransmissionMode(
         _ mode: PTTransmissionMode, of channel: UUID, by caller: BusCaller
     ) async throws(PTChannelError) {
-        try await self.channel.setTransmissionMode(mode, channelUUID: channel)
+        try await self.channel.perform(.setTransmissionMode(mode, channelUUID: channel))
     }
 
     func setActiveRemoteParticipant(
         _ participant: PTParticipant?, of channel: UUID, by caller: BusCaller
     ) async throws(PTChannelError) {
-        try await self.channel.setActiveRemoteParticipant(participant, channelUUID: channel)
+        try await self.channel.perform(.setActiveRemoteParticipant(participant, channelUUID: channel))
     }
 
     func setAccessoryButtonEventsEnabled(
         _ enabled: Bool, of channel: UUID, by caller: BusCaller
     ) async throws(PTChannelError) {
-        try await self.channel.setAccessoryButtonEventsEnabled(enabled, channelUUID: channel)
+        try await self.channel.perform(.setAccessoryButtonEventsEnabled(enabled, channelUUID: channel))
     }
 
     // MARK: Pushes and calls

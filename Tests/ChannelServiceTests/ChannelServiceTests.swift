@@ -189,7 +189,7 @@ import Vocabulary
             guard event == .notice(.transmissionAudioFinished(erased: false)) else { return }
             framesAtFinish.withLock { $0 = under.frames.count }
         }
-        try await under.service.leave(channelUUID: channel)
+        try await under.service.perform(.leave(channelUUID: channel))
         #expect(framesAtFinish.withLock { $0 } == 2)
         await under.finish()
     }
@@ -252,7 +252,7 @@ import Vocabulary
         try await under.start()
         await under.service.burstBegan(ann)
         await under.service.received(packet(1))
-        try await under.service.leave(channelUUID: channel)
+        try await under.service.perform(.leave(channelUUID: channel))
         await under.service.received(packet(2))
         let commands = await under.service.run { $0.simulatedAudio.commands }
         #expect(commands.contains(.dropReception))
@@ -325,8 +325,8 @@ import Vocabulary
             }
         }
         #expect(token != nil)
-        try await under.service.setChannelDescriptor(
-            PTChannelDescriptor(name: "Other", image: nil), channelUUID: channel)
+        try await under.service.perform(
+            .setChannelDescriptor(PTChannelDescriptor(name: "Other", image: nil), channelUUID: channel))
         #expect(refused.withLock { $0 } == 10)
         #expect(await under.service.snapshot.statistics.requestsDropped == 10)
         await under.finish()

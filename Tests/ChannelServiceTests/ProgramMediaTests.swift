@@ -127,7 +127,7 @@ import Vocabulary
         let store = RestorationStore(path: directory.file("channel"))
         let first = try ServiceUnderTest()
         try await first.start(mode: .fullDuplex, options: program)
-        try await first.service.setAccessoryButtonEventsEnabled(false, channelUUID: channel)
+        try await first.service.perform(.setAccessoryButtonEventsEnabled(false, channelUUID: channel))
         let before = await first.service.snapshot
         let joined = try #require(before.channel)
         try store.save(RestorationRecord(channel: joined, token: before.pushToken, application: "org.example.Talk"))
@@ -137,7 +137,7 @@ import Vocabulary
         let second = try ServiceUnderTest()
         let token = await second.service.addObserver { [second] event in second.keep(event) }
         let record = try #require(store.load().record)
-        try await second.service.restore(record, status: .ready)
+        try await second.service.perform(record.joinRequest(status: .ready))
         let after = await second.service.snapshot
         #expect(after.channel == joined)
         #expect(after.pushToken == before.pushToken)

@@ -295,7 +295,7 @@ import Vocabulary
         #expect(await under.service.snapshot.activeRemoteParticipant == nil)
         #expect(await refusal(under) == .callActive)
         await under.service.setCallActive(holder: "lock", description: nil)
-        try await under.service.leave(channelUUID: channel)
+        try await under.service.perform(.leave(channelUUID: channel))
         #expect(await refusal(under) == .channelNotFound)
         try await under.service.join(channelUUID: channel, descriptor: ServiceUnderTest.descriptor)
         #expect(await refusal(under) == .transmissionNotFound)

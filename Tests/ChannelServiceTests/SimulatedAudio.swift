@@ -152,11 +152,11 @@ final class ServiceUnderTest: Sendable {
     func keep(_ frame: OutgoingFrame) { frameLog.withLock { $0.append(frame) } }
 
     func begin(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
-        try await service.beginTransmitting(channelUUID: Self.channel, source: source)
+        try await service.perform(.beginTransmitting(channelUUID: Self.channel, source: source))
     }
 
     func stop(_ source: PTChannelTransmitRequestSource = .userRequest) async throws(PTChannelError) {
-        try await service.stopTransmitting(channelUUID: Self.channel, source: source)
+        try await service.perform(.stopTransmitting(channelUUID: Self.channel, source: source))
     }
 
     /// Waits until something has been told, for ten seconds at most.
@@ -206,6 +206,17 @@ extension ChannelService {
     /// Runs `body` on the loop, inside the service.
     func run<T: Sendable>(_ body: @Sendable (isolated ChannelService) throws -> T) rethrows -> T {
         try body(self)
+    }
+
+    /// Makes a channel the active one.
+    func join(
+        channelUUID: UUID, descriptor: PTChannelDescriptor, mode: PTTransmissionMode = .halfDuplex,
+        options: ChannelManagerStateMachine.JoinOptions = .init()
+    ) async throws(PTChannelError) {
+        try await perform(
+            .join(
+                channelUUID: channelUUID, descriptor, reason: .developerRequest, mode: mode, status: .ready,
+                options: options))
     }
 
     /// The sound system of a service under test.

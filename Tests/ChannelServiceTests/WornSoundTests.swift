@@ -119,7 +119,8 @@ import Vocabulary
         await under.service.use(WornSound(microphone: .awaited))
         let service = under.service
         let second = Task {
-            try? await service.beginTransmitting(channelUUID: ServiceUnderTest.channel, source: .userRequest)
+            try? await service.perform(
+                .beginTransmitting(channelUUID: ServiceUnderTest.channel, source: .userRequest))
         }
         try await Task.sleep(for: .milliseconds(50))
         try await under.stop()
