@@ -49,9 +49,6 @@ public struct ChannelServiceSnapshot: Hashable, Sendable {
     public var inputLevel: Float?
     /// Counts since the start.
     public var statistics: ChannelServiceStatistics
-
-    /// Whether a call has the audio.
-    public var isCallActive: Bool { !calls.isEmpty }
 }
 
 /// Counts since the start of the channel service.

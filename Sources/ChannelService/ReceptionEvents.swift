@@ -38,9 +38,7 @@ enum ReceptionEvent: Equatable, Sendable {
     var isOfLink: Bool {
         switch self {
         case .began, .packet, .ended: true
-        case .replay, .replayStopped, .played, .refused, .transmissionEnded, .ownSpeechComplete, .cleared, .left,
-            .deadlineReached:
-            false
+        default: false
         }
     }
 }

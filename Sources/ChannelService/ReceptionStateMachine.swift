@@ -157,22 +157,19 @@ struct ReceptionStateMachine: Sendable {
         }
         switch state {
         case .receiving(var burst):
-            let actions: [ReceptionAction]
             // It is not to be in two places while it grows: each packet would copy all that wait.
             state = .idle
             if packet.isLate { burst.beginLate(at: now) }
-            if burst.waitingCount == 0, !packet.isLate {
+            let isDue = burst.waitingCount == 0 && !packet.isLate
+            if isDue {
                 burst.passed(packet, at: now)
-                actions = [.play(packet, voice: voice)]
             } else if hasRoom {
                 burst.append(packet, at: now)
-                actions = []
             } else {
                 packetsDropped += 1
-                actions = []
             }
             state = .receiving(burst)
-            return packet.isLate ? actions + catchUp(at: now) : actions
+            return isDue ? [.play(packet, voice: voice)] : packet.isLate ? catchUp(at: now) : []
         case .draining: return [.play(packet, voice: voice)]
         case .waiting(var burst):
             state = .idle
