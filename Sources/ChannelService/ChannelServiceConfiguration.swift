@@ -15,36 +15,24 @@ public struct ChannelServiceConfiguration: Sendable {
     /// What stands in for the speaker when that is lost; nil: nothing does.
     public var fallbackSpeaker: AudioDevice?
     /// Talk-time limit and other numbers of the rules.
-    public var rules: ChannelManagerStateMachine.Configuration
+    public var rules = ChannelManagerStateMachine.Configuration()
     /// How long the microphone records on after a release.
-    public var tail: Duration
+    public var tail = CaptureEngine.tailDefault
     /// How own speech is captured and encoded.
-    public var capture: CaptureConfiguration
+    public var capture = CaptureConfiguration()
     /// How received speech is buffered and played.
-    public var playback: PlaybackConfiguration
+    public var playback = PlaybackConfiguration()
     /// Whether the devices stay open (and stopped) while a channel is joined, so that a press finds them ready.
     /// Otherwise they are opened at each press, which costs its first words the time of opening.
-    public var keepsDevicesOpen: Bool
+    public var keepsDevicesOpen = true
     /// Whether the tones are heard.
-    public var playsTones: Bool
+    public var playsTones = true
     /// Whether what the speaker plays is taken out of own speech.
-    public var cancelsEcho: Bool
+    public var cancelsEcho = false
 
     /// The given devices, and the defaults of the design: 200 ms of tail, 60 s of talk, devices kept open, tones on, echoes left as they are.
-    public init(
-        microphone: AudioDevice, speaker: AudioDevice, rules: ChannelManagerStateMachine.Configuration = .init(),
-        tail: Duration = CaptureEngine.tailDefault, capture: CaptureConfiguration = .init(),
-        playback: PlaybackConfiguration = .init(), keepsDevicesOpen: Bool = true, playsTones: Bool = true,
-        cancelsEcho: Bool = false
-    ) {
+    public init(microphone: AudioDevice, speaker: AudioDevice) {
         self.microphone = microphone
         self.speaker = speaker
-        self.rules = rules
-        self.tail = tail
-        self.capture = capture
-        self.playback = playback
-        self.keepsDevicesOpen = keepsDevicesOpen
-        self.playsTones = playsTones
-        self.cancelsEcho = cancelsEcho
     }
 }

@@ -1,36 +1,37 @@
 // The table [audio] of pttd.toml: microphone and speaker.
 import Audio
+import ChannelService
 import Headsets
 import Settings
 
 extension Configuration {
     mutating func readAudio(_ audio: SettingsTable) {
-        fallbackMicrophone = audio.optional("fallback-microphone", Self.device)
-        fallbackSpeaker = audio.optional("fallback-speaker", Self.device)
+        sound.fallbackMicrophone = audio.optional("fallback-microphone", Self.device)
+        sound.fallbackSpeaker = audio.optional("fallback-speaker", Self.device)
         switch audio.optional("microphone", Self.choice) {
-        case .device(let device): (microphone, followsMicrophone) = (device, false)
+        case .device(let device): (sound.microphone, followsMicrophone) = (device, false)
         case .accessory:
             // What stands in for a worn device is the configured one.
-            microphone = fallbackMicrophone ?? microphone
-            fallbackMicrophone = nil
+            sound.microphone = sound.fallbackMicrophone ?? sound.microphone
+            sound.fallbackMicrophone = nil
         case nil: break
         }
         switch audio.optional("speaker", Self.choice) {
-        case .device(let device): (speaker, followsSpeaker) = (device, false)
+        case .device(let device): (sound.speaker, followsSpeaker) = (device, false)
         case .accessory:
-            speaker = fallbackSpeaker ?? speaker
-            fallbackSpeaker = nil
+            sound.speaker = sound.fallbackSpeaker ?? sound.speaker
+            sound.fallbackSpeaker = nil
         case nil: break
         }
         bluetoothLink = audio.value(
             "bluetooth-link", .oneOf([("on-press", .onPress), ("kept", .kept)]), default: bluetoothLink)
-        capture.isWatched = audio.value("microphone-watch", .boolean, default: true)
-        capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
-        capture.gain = audio.value("gain", Self.gain, default: .automatic)
-        capture.suppressesNoise = audio.value("noise-suppression", .boolean, default: false)
-        cancelsEcho = audio.value("echo-cancellation", .boolean, default: false)
-        releaseTail = audio.value("release-tail", .duration(in: .zero ... .seconds(2)), default: releaseTail)
-        tones = audio.value("tones", .boolean, default: true)
+        sound.capture.isWatched = audio.value("microphone-watch", .boolean, default: true)
+        sound.capture.microphoneStart = audio.value("microphone-start", Self.microphoneStart, default: .automatic)
+        sound.capture.gain = audio.value("gain", Self.gain, default: .automatic)
+        sound.capture.suppressesNoise = audio.value("noise-suppression", .boolean, default: false)
+        sound.cancelsEcho = audio.value("echo-cancellation", .boolean, default: false)
+        sound.tail = audio.value("release-tail", .duration(in: .zero ... .seconds(2)), default: sound.tail)
+        sound.playsTones = audio.value("tones", .boolean, default: true)
         readPrompts(audio)
     }
 

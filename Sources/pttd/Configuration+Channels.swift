@@ -1,5 +1,6 @@
 // The channels of pttd.toml: one table `[channel]`, or a `[[channel]]` for each of several.
 import Bridge
+import ChannelService
 import FoundationEssentials
 import PushToTalkCore
 import RelayProtocol
@@ -36,9 +37,9 @@ extension Configuration {
             let name = table.optional("name", Self.displayName)
             let limit = table.value(
                 "talk-time-limit", .duration(in: .seconds(5) ... .seconds(3_600)),
-                default: talkTimeLimit ?? .seconds(60))
+                default: sound.rules.talkTimeLimit ?? .seconds(60))
             // What users and programs join has the limit of the first.
-            if index == 0 { talkTimeLimit = limit }
+            if index == 0 { sound.rules.talkTimeLimit = limit }
             guard let link else {
                 if tables.count > 1, !table.contains("link") {
                     table.problem(nil, "has no link", "add link = \"ptt://…\": 'pttrelay invite CHANNEL' prints it")

@@ -2,14 +2,15 @@
 import Accessories
 import AccessorySetup
 import Audio
-import Glibc
+import ChannelService
+import Files
 
 extension Configuration {
     /// What is wrong with the profiles and accessories that the file names, and with those that are kept in the state directory; each
     /// in words that say what to do. Nothing is changed.
     func problems(stateDirectory: String) -> [String] {
         var problems = accessories.profileProblems.map { "\($0)" }
-        if let directory = accessories.profilesDirectory, !Self.isDirectory(directory) {
+        if let directory = accessories.profilesDirectory, FileFacts(of: directory)?.kind != .directory {
             problems.append("accessories.profiles: \(directory) is not a directory; create it, or remove the key")
         }
         let kept = AccessoryStore(directory: stateDirectory, setsAside: false).restore(accessories)
@@ -28,20 +29,13 @@ extension Configuration {
 
     /// The problems of the microphone and the speaker, as far as opening them shows, each with its setting.
     func deviceProblems() -> [String] {
-        var problems: [String] = []
-        if let problem = microphone.problem(asA: .microphone) { problems.append("audio.microphone: \(problem)") }
-        if let problem = speaker.problem(asA: .speaker) { problems.append("audio.speaker: \(problem)") }
-        if let problem = fallbackMicrophone?.problem(asA: .microphone) {
-            problems.append("audio.fallback-microphone: \(problem)")
+        let devices: [(AudioDevice?, AudioDevice.Use, setting: String)] = [
+            (sound.microphone, .microphone, "microphone"), (sound.speaker, .speaker, "speaker"),
+            (sound.fallbackMicrophone, .microphone, "fallback-microphone"),
+            (sound.fallbackSpeaker, .speaker, "fallback-speaker"),
+        ]
+        return devices.compactMap { device, use, setting in
+            device?.problem(asA: use).map { "audio.\(setting): \($0)" }
         }
-        if let problem = fallbackSpeaker?.problem(asA: .speaker) {
-            problems.append("audio.fallback-speaker: \(problem)")
-        }
-        return problems
-    }
-
-    private static func isDirectory(_ path: String) -> Bool {
-        var status = stat()
-        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 }

@@ -2,6 +2,7 @@
 import Accessories
 import Audio
 import Bridge
+import ChannelService
 import FoundationEssentials
 import Glibc
 import Headsets
@@ -35,19 +36,12 @@ struct Configuration {
     var network = RelayNetwork.automatic
     /// What the file says of proxies; nil: nothing.
     var configuredProxy: ProxyPolicy?
-    var talkTimeLimit: Duration? = .seconds(60)
-    var microphone = AudioDevice.alsa("default")
-    var speaker = AudioDevice.alsa("default")
-    var fallbackMicrophone: AudioDevice?
-    var fallbackSpeaker: AudioDevice?
+    /// The sound devices, and the rules of the channel.
+    var sound = ChannelServiceConfiguration(microphone: .alsa("default"), speaker: .alsa("default"))
     /// The microphone, or the speaker, of a worn accessory is used in place of the configured one.
     var followsMicrophone = true
     var followsSpeaker = true
     var bluetoothLink = HeadsetsStateMachine.LinkUse.onPress
-    var capture = CaptureConfiguration()
-    var cancelsEcho = false
-    var releaseTail = Duration.milliseconds(200)
-    var tones = true
     /// What is spoken; nil: nothing.
     var prompts: PromptSettings?
     /// What the administrator allows.

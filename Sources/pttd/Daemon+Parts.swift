@@ -49,10 +49,10 @@ extension Daemon {
         /// The modules, connected; nothing runs before `start`.
         init(
             _ configuration: Configuration, channels: [ChannelMembership], relayCarriesPushes: Bool, state: String,
-            identity: Identity, channel service: ChannelServiceConfiguration, bus address: DBusAddress,
+            identity: Identity, bus address: DBusAddress,
             systemBus systemAddress: DBusAddress, runsCommands: Bool, loop: EventLoop, disk: EventLoop
         ) async throws {
-            let channel = ChannelService(configuration: service, loop: loop, logger: Logger(label: "pttd.channel"))
+            let channel = ChannelService(configuration: configuration.sound, loop: loop, logger: Logger(label: "pttd.channel"))
             let clock = PolicyClock(configuration.policy, loop: loop)
             let records = ChannelRecords(
                 store: RestorationStore(path: state + "/channel"),
@@ -150,7 +150,8 @@ extension Daemon {
                     return client
                 },
                 audio: AudioSessionDescription(
-                    inputDevice: service.microphone.programName, outputDevice: service.speaker.programName,
+                    inputDevice: configuration.sound.microphone.programName,
+                    outputDevice: configuration.sound.speaker.programName,
                     sampleRateHertz: 48_000),
                 startProgram: { name throws(DBusError) in try await api.startApplication(name) },
                 publish: { await publisher.published() },

@@ -130,8 +130,7 @@ actor Daemon {
             configuration,
             channels: relay.map { [ChannelMembership(configured: $0.invitation)] }
                 ?? configuration.channels.map { ChannelMembership($0) },
-            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, channel: channelConfiguration,
-            bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
+            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
             runsCommands: configuration.isUsersOwn, loop: loop, disk: disk)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts
@@ -156,18 +155,6 @@ actor Daemon {
     }
 
     // MARK: What the parts are made with
-
-    private var channelConfiguration: ChannelServiceConfiguration {
-        var rules = ChannelManagerStateMachine.Configuration()
-        rules.talkTimeLimit = configuration.talkTimeLimit
-        var channel = ChannelServiceConfiguration(
-            microphone: configuration.microphone, speaker: configuration.speaker, rules: rules,
-            tail: configuration.releaseTail, capture: configuration.capture, playsTones: configuration.tones,
-            cancelsEcho: configuration.cancelsEcho)
-        channel.fallbackMicrophone = configuration.fallbackMicrophone
-        channel.fallbackSpeaker = configuration.fallbackSpeaker
-        return channel
-    }
 
     private func busAddress(_ bus: Configuration.Bus) -> DBusAddress {
         switch bus {

@@ -109,6 +109,16 @@ final class SimulatedAudio: AudioSession {
     }
 }
 
+extension ChannelServiceConfiguration {
+    init(
+        microphone: AudioDevice, speaker: AudioDevice, tail: Duration = CaptureEngine.tailDefault,
+        playback: PlaybackConfiguration = .init(), playsTones: Bool = true, cancelsEcho: Bool = false
+    ) {
+        self.init(microphone: microphone, speaker: speaker)
+        (self.tail, self.playback, self.playsTones, self.cancelsEcho) = (tail, playback, playsTones, cancelsEcho)
+    }
+}
+
 /// A channel service on a loop of its own, with a log of what it tells.
 final class ServiceUnderTest: Sendable {
     static let channel = UUID()

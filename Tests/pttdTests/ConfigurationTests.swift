@@ -1,6 +1,7 @@
 import Accessories
 import Audio
 import Bridge
+import ChannelService
 import FoundationEssentials
 import Glibc
 import Headsets
@@ -33,12 +34,12 @@ import WebSockets
     @Test func anEmptyFileIsTheDefaults() throws {
         let configuration = try read("")
         #expect(configuration.link == nil)
-        #expect(configuration.microphone == .alsa("default"))
-        #expect(configuration.releaseTail == .milliseconds(200))
-        #expect(configuration.capture.microphoneStart == .automatic && configuration.capture.gain == .automatic)
-        #expect(!configuration.capture.suppressesNoise && !configuration.cancelsEcho)
-        #expect(configuration.talkTimeLimit == .seconds(60))
-        #expect(configuration.tones)
+        #expect(configuration.sound.microphone == .alsa("default"))
+        #expect(configuration.sound.tail == .milliseconds(200))
+        #expect(configuration.sound.capture.microphoneStart == .automatic && configuration.sound.capture.gain == .automatic)
+        #expect(!configuration.sound.capture.suppressesNoise && !configuration.sound.cancelsEcho)
+        #expect(configuration.sound.rules.talkTimeLimit == .seconds(60))
+        #expect(configuration.sound.playsTones)
         #expect(configuration.policy == JoinPolicy())
         #expect(configuration.recordings == nil)
         #expect(configuration.desktop == nil)
@@ -118,20 +119,20 @@ import WebSockets
         #expect(configuration.blueZBus == .system)
         #expect(configuration.state == "/srv/pttd")
         #expect(configuration.link?.port == 4433)
-        #expect(configuration.talkTimeLimit == .seconds(120))
-        #expect(configuration.microphone == .alsa("plughw:Headset"))
+        #expect(configuration.sound.rules.talkTimeLimit == .seconds(120))
+        #expect(configuration.sound.microphone == .alsa("plughw:Headset"))
         #expect(!configuration.followsMicrophone && !configuration.followsSpeaker)
         #expect(configuration.bluetoothLink == .kept)
         #expect(configuration.accessories.accessories.first?.sound == .device(address: "C4:11:22:33:44:56"))
-        #expect(configuration.speaker == .wav(path: "/tmp/heard.wav"))
-        #expect(configuration.fallbackMicrophone == .alsa("plughw:CARD=PCH"))
-        #expect(configuration.fallbackSpeaker == .alsa("default"))
-        #expect(!configuration.capture.isWatched)
-        #expect(configuration.releaseTail == .milliseconds(350))
-        #expect(configuration.capture.microphoneStart == .whenHeard)
-        #expect(configuration.capture.gain == .fixed(decibels: -6))
-        #expect(configuration.capture.suppressesNoise && configuration.cancelsEcho)
-        #expect(!configuration.tones)
+        #expect(configuration.sound.speaker == .wav(path: "/tmp/heard.wav"))
+        #expect(configuration.sound.fallbackMicrophone == .alsa("plughw:CARD=PCH"))
+        #expect(configuration.sound.fallbackSpeaker == .alsa("default"))
+        #expect(!configuration.sound.capture.isWatched)
+        #expect(configuration.sound.tail == .milliseconds(350))
+        #expect(configuration.sound.capture.microphoneStart == .whenHeard)
+        #expect(configuration.sound.capture.gain == .fixed(decibels: -6))
+        #expect(configuration.sound.capture.suppressesNoise && configuration.sound.cancelsEcho)
+        #expect(!configuration.sound.playsTones)
         #expect(
             configuration.prompts
                 == PromptSettings(program: .espeak, language: .french, announcesTalker: true))
@@ -151,7 +152,7 @@ import WebSockets
     @Test func `what is worn is used unless a device is named, and the fallback stands in for it`() throws {
         let defaults = try read("")
         #expect(defaults.followsMicrophone && defaults.followsSpeaker && defaults.bluetoothLink == .onPress)
-        #expect(defaults.microphone == .alsa("default"))
+        #expect(defaults.sound.microphone == .alsa("default"))
         let worn = try read(
             """
             [audio]
@@ -160,8 +161,8 @@ import WebSockets
             speaker = "accessory"
             """)
         #expect(worn.followsMicrophone && worn.followsSpeaker)
-        #expect(worn.microphone == .alsa("plughw:CARD=PCH") && worn.fallbackMicrophone == nil)
-        #expect(worn.speaker == .alsa("default"))
+        #expect(worn.sound.microphone == .alsa("plughw:CARD=PCH") && worn.sound.fallbackMicrophone == nil)
+        #expect(worn.sound.speaker == .alsa("default"))
         let half = try read("[audio]\nmicrophone = \"plughw:CARD=PCH\"")
         #expect(!half.followsMicrophone && half.followsSpeaker)
     }
@@ -228,7 +229,7 @@ import WebSockets
             """)
         #expect(configuration.channels.map(\.name) == ["Team", "Garage", "Gate"])
         #expect(configuration.channels.map(\.talkTimeLimit) == [.seconds(30), .seconds(30), .seconds(120)])
-        #expect(configuration.talkTimeLimit == .seconds(30))
+        #expect(configuration.sound.rules.talkTimeLimit == .seconds(30))
         #expect(configuration.link == configuration.channels[0].link)
         let memberships = configuration.channels.map { ChannelMembership($0) }
         #expect(memberships.map(\.descriptor.name) == ["Team", "Garage", "Gate"])

@@ -54,16 +54,15 @@ struct RunningDaemon {
         }
         channels = invitations.map { ChannelMembership(configured: $0) }
         var configuration = Configuration()
-        configuration.microphone = .wav(path: try directory.silence())
-        configuration.speaker = .wav(path: directory.path + "/heard.wav")
+        configuration.sound = ChannelServiceConfiguration(
+            microphone: .wav(path: try directory.silence()), speaker: .wav(path: directory.path + "/heard.wav"))
+        configuration.sound.playsTones = false
         configuration.desktop = false
         configure(&configuration)
-        let service = ChannelServiceConfiguration(
-            microphone: configuration.microphone, speaker: configuration.speaker, playsTones: false)
         disk = try EventLoop(name: "disk", mayWait: true)
         parts = try await Daemon.Parts(
             configuration, channels: channels, relayCarriesPushes: true,
-            state: directory.path, identity: identity, channel: service, bus: .address(fixture.bus.address),
+            state: directory.path, identity: identity, bus: .address(fixture.bus.address),
             systemBus: .address(fixture.bus.address),
             runsCommands: runsCommands, loop: fixture.loop, disk: disk)
         await parts.start(fixture.logger)
@@ -75,13 +74,13 @@ struct RunningDaemon {
         let (identity, _) = try Identity.loadOrCreate(at: directory.path + "/identity.pem", commonName: "test")
         var configuration = Configuration()
         configuration.desktop = false
-        let service = ChannelServiceConfiguration(
-            microphone: .wav(path: directory.path + "/silence.wav"), speaker: .wav(path: directory.path + "/again.wav"),
-            playsTones: false)
+        configuration.sound = ChannelServiceConfiguration(
+            microphone: .wav(path: directory.path + "/silence.wav"), speaker: .wav(path: directory.path + "/again.wav"))
+        configuration.sound.playsTones = false
         disk = try EventLoop(name: "disk", mayWait: true)
         parts = try await Daemon.Parts(
             configuration, channels: channels, relayCarriesPushes: true, state: directory.path, identity: identity,
-            channel: service, bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
+            bus: .address(fixture.bus.address), systemBus: .address(fixture.bus.address),
             runsCommands: false, loop: fixture.loop, disk: disk)
         await parts.start(fixture.logger)
     }
