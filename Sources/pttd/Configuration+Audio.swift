@@ -1,8 +1,9 @@
-// The table [audio] of pttd.toml: microphone and speaker.
+// The table [audio] of pttd.toml: microphone, speaker and spoken prompts.
 import Audio
 import ChannelService
 import Headsets
 import Settings
+import SpokenPrompts
 
 extension Configuration {
     mutating func readAudio(_ audio: SettingsTable) {
@@ -63,34 +64,60 @@ extension Configuration {
     }
 
     private static var microphoneStart: SettingType<MicrophoneStart> {
-        SettingType<String>.string(lengthMax: 16)
-            .map(placeholder: .automatic) { text throws(SettingRefusal) in
-                guard let start = MicrophoneStart(rawValue: text) else {
-                    throw SettingRefusal(
-                        "\"\(text)\" is not a way to start the microphone",
-                        "write \"auto\", \"at-once\" or \"when-heard\"")
-                }
-                return start
-            }
+        .text(
+            lengthMax: 16, placeholder: .automatic, isNot: "a way to start the microphone",
+            "write \"auto\", \"at-once\" or \"when-heard\""
+        ) { MicrophoneStart(rawValue: $0) }
     }
 
     /// A text rather than a number, so that the unit is with it: `"6 dB"`.
     private static var gain: SettingType<MicrophoneGain> {
-        SettingType<String>.string(lengthMax: 16)
-            .map(placeholder: .automatic) { text throws(SettingRefusal) in
-                switch text {
-                case "auto": return .automatic
-                case "off": return .off
-                default:
-                    let number = text.hasSuffix("dB") ? text.dropLast(2) : text[...]
-                    let digits = number.last == " " ? number.dropLast() : number
-                    guard let decibels = Int(digits), MicrophoneGain.decibels.contains(decibels) else {
-                        throw SettingRefusal(
-                            "\"\(text)\" is not a gain",
-                            "write \"auto\", \"off\", or decibels from -20 to 30 such as \"6 dB\"")
-                    }
-                    return .fixed(decibels: Float(decibels))
-                }
+        .text(
+            lengthMax: 16, placeholder: .automatic, isNot: "a gain",
+            "write \"auto\", \"off\", or decibels from -20 to 30 such as \"6 dB\""
+        ) { text in
+            switch text {
+            case "auto": return .automatic
+            case "off": return .off
+            default:
+                let number = text.hasSuffix("dB") ? text.dropLast(2) : text[...]
+                guard let decibels = Int(number.last == " " ? number.dropLast() : number),
+                    MicrophoneGain.decibels.contains(decibels)
+                else { return nil }
+                return .fixed(decibels: Float(decibels))
             }
+        }
+    }
+
+    // MARK: Spoken prompts
+
+    private mutating func readPrompts(_ audio: SettingsTable) {
+        let program: PromptProgram? = audio.optional("voice", .oneOf)
+        let language = audio.optional("voice-language", Self.language)
+        let announcesTalker = audio.optional("announce-talker", .boolean)
+        guard let program else {
+            if language != nil { refuse("voice-language", in: audio) }
+            if announcesTalker == true { refuse("announce-talker", in: audio) }
+            return
+        }
+        prompts = PromptSettings(
+            program: program, language: language ?? PromptLanguage(environment: Self.environment),
+            announcesTalker: announcesTalker ?? false)
+    }
+
+    private func refuse(_ key: String, in audio: SettingsTable) {
+        audio.problem(
+            key, "nothing is spoken without a voice",
+            "add voice = \"\(PromptProgram.espeak.rawValue)\" to [audio], or remove this key")
+    }
+
+    /// What keeps prompts from being spoken, in words that say what to do.
+    func promptProblems() -> [String] { prompts?.program.problem.map { ["audio.voice: \($0)"] } ?? [] }
+
+    private static var language: SettingType<PromptLanguage> {
+        let known = PromptLanguage.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+        return .text(
+            lengthMax: 35, placeholder: .english, isNot: "a language", "write one of \(known); others are spoken in English"
+        ) { PromptLanguage.isTag($0) ? PromptLanguage(tag: $0) : nil }
     }
 }

@@ -14,9 +14,7 @@ struct NearbySettings: Sendable, Equatable {
     var bridge = "pttd-pan"
 
     /// Whether it may be that adapter.
-    func names(_ found: Adapter) -> Bool {
-        Self.isNamed(adapter, found)
-    }
+    func names(_ found: Adapter) -> Bool { Self.isNamed(adapter, found) }
 
     /// Whether it may offer a network to others.
     func offersNetwork(_ found: Adapter) -> Bool { Self.isNamed(networkAdapter ?? adapter, found) }
@@ -41,27 +39,22 @@ extension Configuration {
 
     /// A network interface's name, as the kernel takes it.
     private static var interface: SettingType<String> {
-        SettingType<String>.string(lengthMax: 15).map(placeholder: "") { text throws(SettingRefusal) in
-            guard !text.isEmpty, text != ".", text != "..", !text.contains(where: { $0 == "/" || $0.isWhitespace })
-            else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not the name of a network interface",
-                    "write one as \"ip link\" shows it, as in \"pttd-pan\"")
-            }
-            return text
+        .text(
+            lengthMax: 15, placeholder: "", isNot: "the name of a network interface",
+            "write one as \"ip link\" shows it, as in \"pttd-pan\""
+        ) { text in
+            text == "." || text == ".." || text.contains { $0 == "/" || $0.isWhitespace } ? nil : text
         }
     }
 
     /// An adapter's name, or its address.
     private static var adapter: SettingType<String> {
-        SettingType<String>.string(lengthMax: 32).map(placeholder: "") { text throws(SettingRefusal) in
+        .text(
+            lengthMax: 32, placeholder: "", isNot: "a Bluetooth adapter",
+            "write its name as in \"hci0\", or its address as \"bluetoothctl list\" shows it"
+        ) { text in
             if let address = BluetoothAddress(text) { return address.description }
-            guard text.hasPrefix("hci"), UInt16(text.dropFirst(3)) != nil else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not a Bluetooth adapter",
-                    "write its name as in \"hci0\", or its address as \"bluetoothctl list\" shows it")
-            }
-            return text
+            return text.hasPrefix("hci") && UInt16(text.dropFirst(3)) != nil ? text : nil
         }
     }
 }

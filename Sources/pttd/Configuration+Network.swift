@@ -31,14 +31,10 @@ extension Configuration {
     }
 
     private static var transport: SettingType<RelayNetwork.Transport> {
-        SettingType<String>.string(lengthMax: 16).map(placeholder: .automatic) { text throws(SettingRefusal) in
-            guard let transport = RelayNetwork.Transport(rawValue: text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not a transport",
-                    "write \"auto\" (QUIC, and TLS where UDP is blocked), \"quic\" or \"tls\"")
-            }
-            return transport
-        }
+        .text(
+            lengthMax: 16, placeholder: .automatic, isNot: "a transport",
+            "write \"auto\" (QUIC, and TLS where UDP is blocked), \"quic\" or \"tls\""
+        ) { RelayNetwork.Transport(rawValue: $0) }
     }
 
     /// "none" is no proxy, whatever the environment says.

@@ -36,15 +36,12 @@ extension Configuration {
     }
 
     private static var folder: SettingType<String> {
-        SettingType<String>.string(lengthMax: 1_024).map(placeholder: "") { text throws(SettingRefusal) in
-            let parts = text.split(separator: "/", omittingEmptySubsequences: true)
-            guard !parts.isEmpty, !parts.contains(where: { $0 == ".." || $0 == "." || $0 == "~" }), !text.contains("\0")
-            else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not a folder",
-                    "write a path such as \"/srv/talk\", or a name in the state directory")
-            }
-            return text
+        .text(
+            lengthMax: 1_024, placeholder: "", isNot: "a folder",
+            "write a path such as \"/srv/talk\", or a name in the state directory"
+        ) { text in
+            let parts = text.split(separator: "/")
+            return parts.isEmpty || parts.contains { [".", "..", "~"].contains($0) } || text.contains("\0") ? nil : text
         }
     }
 

@@ -115,16 +115,15 @@ extension Configuration {
     }
 
     private static var bus: SettingType<Bus> {
-        SettingType<String>.string(lengthMax: 1_024).map(placeholder: Bus.automatic) { text throws(SettingRefusal) in
+        .text(
+            lengthMax: 1_024, placeholder: .automatic, isNot: "a bus address",
+            "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\""
+        ) { text in
             switch text {
             case "auto": .automatic
             case "system": .system
             case "session": .session
-            case let text where text.contains(":") && text.contains("="): .address(text)
-            default:
-                throw SettingRefusal(
-                    "\"\(text)\" is not a bus address",
-                    "write \"auto\", \"system\", \"session\", or an address such as \"unix:path=/run/bus\"")
+            default: text.contains(":") && text.contains("=") ? .address(text) : nil
             }
         }
     }
@@ -141,25 +140,31 @@ extension Configuration {
     }
 
     private static var applicationPattern: SettingType<String> {
-        SettingType<String>.string(lengthMax: 255).map(placeholder: "") { text throws(SettingRefusal) in
+        .text(
+            lengthMax: 255, placeholder: "", isNot: "the name of a program",
+            "write a bus name such as \"com.example.Talk\", or the beginning of some, as in \"com.example.*\""
+        ) { text in
             let name = text.hasSuffix("*") ? text.dropLast() : text[...]
-            guard name.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "*") }) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not the name of a program",
-                    "write a bus name such as \"com.example.Talk\", or the beginning of some, as in \"com.example.*\"")
-            }
-            return text
+            return name.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "*") } ? text : nil
         }
     }
 
     private static var hours: SettingType<JoinPolicy.Hours?> {
-        SettingType<String>.string(lengthMax: 16).map(placeholder: nil) { text throws(SettingRefusal) in
-            guard let hours = JoinPolicy.Hours(text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not a range of hours",
-                    "write the first minute and the one after the last, as in \"08:00-18:00\"")
-            }
-            return hours
+        .text(
+            lengthMax: 16, placeholder: nil, isNot: "a range of hours",
+            "write the first minute and the one after the last, as in \"08:00-18:00\""
+        ) { JoinPolicy.Hours($0).map(Optional.some) }
+    }
+}
+
+extension SettingType {
+    /// A text that `read` takes; another one is refused as not being `what`.
+    static func text(
+        lengthMax: Int, placeholder: Value, isNot what: String, _ advice: String, _ read: @escaping (String) -> Value?
+    ) -> Self {
+        SettingType<String>.string(lengthMax: lengthMax).map(placeholder: placeholder) { text throws(SettingRefusal) in
+            guard let value = read(text) else { throw SettingRefusal("\"\(text)\" is not \(what)", advice) }
+            return value
         }
     }
 }
