@@ -105,9 +105,9 @@ extension Daemon {
                 case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
                 case .emergency(let source, let isActive, _):
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }
-                case .control, .changed, .removed: break
+                case .changed, .removed: publisher.assumeIsolated { $0.tellHeadsets() }
+                case .control: break
                 }
-                if event.changesAccessories { publisher.assumeIsolated { $0.tellHeadsets() } }
                 publisher.assumeIsolated { $0.happened(event) }
             }
             setup = AccessorySetup(
@@ -332,26 +332,6 @@ extension Daemon {
             } catch {
                 logger.warning("\(failure)", metadata: ["why": "\(error)"])
             }
-        }
-    }
-}
-
-extension AccessoryIntent {
-    /// Whether a control is down after it.
-    fileprivate var isTalking: Bool {
-        switch self {
-        case .transmitBegan, .transmitEscalated: true
-        case .transmitEnded: false
-        }
-    }
-}
-
-extension AccessoryEvent {
-    /// Whether the accessories, or what is known of them, may be different after it.
-    fileprivate var changesAccessories: Bool {
-        switch self {
-        case .changed, .removed: true
-        case .intent, .control, .action, .emergency: false
         }
     }
 }

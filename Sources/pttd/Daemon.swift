@@ -14,6 +14,7 @@ import MonotonicTime
 import PTTBus
 import PushToTalkCore
 import Reactor
+import RealTimeKit
 import RelayClient
 import RelayProtocol
 import RelayServer
@@ -178,5 +179,45 @@ actor Daemon {
         _ = try await server.start()
         let invitation = try await server.invitation(for: local.id, host: "127.0.0.1")
         return (server, invitation)
+    }
+}
+
+extension Daemon {
+    // Priority for the control loop and the audio threads, and memory locked in RAM, as far as this machine permits.
+
+    /// Raises the control loop, whose thread calls this, and asks rtkit on `bus` for every thread of sound that was started without real-time
+    /// priority, from now on.
+    static func realTimeRequests(on bus: DBusConnection) -> RealTimeRequests {
+        let logger = Logger(label: "pttd.realtime")
+        let requests = RealTimeRequests(RealTimeKit(on: bus), logger: logger)
+        AudioThreads.whenOrdinary { thread in
+            requests.add(thread: thread.identifier, priority: .realTime(thread.priority))
+        }
+        requests.raiseThisThread()
+        let refusal = LockedMemory.lockAll()
+        logger.debug(
+            refusal == 0
+                ? "memory is locked in RAM"
+                : "only audio buffers are locked in RAM; LimitMEMLOCK=infinity locks all memory",
+            metadata: refusal == 0 ? [:] : ["errno": "\(refusal)"])
+        return requests
+    }
+}
+
+extension RelayChannelConfiguration {
+    /// The channel "Local" of a machine that was not invited anywhere. Its UUID and its secret follow from the machine's key, so that it is
+    /// the same after each start, and can be restored.
+    static func local(of identity: Identity) -> RelayChannelConfiguration {
+        var id = derive("channel", identity, ChannelID.byteCount)
+        // A UUID of one's own making (RFC 9562, version 8).
+        id[6] = id[6] & 0x0F | 0x80
+        id[8] = id[8] & 0x3F | 0x80
+        return RelayChannelConfiguration(
+            id: ChannelID(bytes: id) ?? ChannelID(), name: DisplayName(cleaning: "Local", fallback: "Local"),
+            token: InvitationToken(derive("token", identity, InvitationToken.byteCountDefault)) ?? InvitationToken())
+    }
+
+    private static func derive(_ purpose: String, _ identity: Identity, _ byteCount: Int) -> [UInt8] {
+        Array(hmacSHA256(Array("pttd's own relay: \(purpose)".utf8), key: identity.privateKeyDER).prefix(byteCount))
     }
 }

@@ -1,4 +1,4 @@
-// What is told to the programs on the bus, and when.
+// What is told to the programs on the bus, and when, and the order of their requests.
 import DaemonAPI
 import PushToTalkCore
 
@@ -76,5 +76,38 @@ struct ProgramCalls {
     /// Its registration waits from now on.
     mutating func wait(_ busName: String, _ continuation: CheckedContinuation<Void, Never>) {
         restorations[busName] = .awaited(continuation)
+    }
+}
+
+/// The requests of callers that wait for an earlier one of the same caller. They stay in order, although some wait for information from the
+/// bus.
+struct CallerTurns {
+    /// Requests of one caller that wait.
+    private static let waitingMax = 64
+
+    /// No entry while nothing of a caller is under way.
+    private var waiting: [String: [CheckedContinuation<Void, Never>]] = [:]
+
+    /// Begins a request of a caller.
+    ///
+    /// - Returns: Whether it has to `wait` for an earlier one.
+    /// - Throws: When too many wait.
+    mutating func begin(_ caller: String) throws(PTChannelError) -> Bool {
+        guard let earlier = waiting[caller] else {
+            waiting[caller] = []
+            return false
+        }
+        guard earlier.count < Self.waitingMax else {
+            throw PTChannelError(.unknown, explanation: "this caller has too many pending requests; try again")
+        }
+        return true
+    }
+
+    /// The request waits from now on.
+    mutating func wait(_ caller: String, _ turn: CheckedContinuation<Void, Never>) { waiting[caller]?.append(turn) }
+
+    /// Lets the caller's next request continue after the current one.
+    mutating func end(_ caller: String) {
+        if waiting[caller]?.isEmpty == false { waiting[caller]?.removeFirst().resume() } else { waiting[caller] = nil }
     }
 }

@@ -17,8 +17,6 @@ struct NearbyNewcomer: Hashable, Sendable {
     let member: MemberID
     /// What the newcomer calls itself. Text of a stranger.
     let name: DisplayName
-    /// What the channel is called.
-    let channelName: DisplayName
 
     /// How requests name the newcomer.
     var id: String { "\(channel).\(member)" }
@@ -214,9 +212,8 @@ extension NearbyChannels {
         switch change {
         case .members: Task { await announce(id) }
         case .asks(let member, let name):
-            guard let host = hosts[id] else { return }
-            let newcomer = NearbyNewcomer(channel: id, member: member, name: name, channelName: host.channel.name)
-            newcomers.append(newcomer)
+            guard hosts[id] != nil else { return }
+            newcomers.append(NearbyNewcomer(channel: id, member: member, name: name))
             publish()
         case .settled(let member):
             newcomers.removeAll { $0.channel == id && $0.member == member }

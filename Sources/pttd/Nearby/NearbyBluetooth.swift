@@ -182,14 +182,10 @@ actor NearbyBluetooth {
         let adapters = client.assumeIsolated { $0.isAvailable ? $0.adapters : nil }
         let own = adapters?.filter { settings.names($0) }
         let chosen = own?.first { $0.isPowered }?.identifier
-        if adapters == nil
-            || offered.map({ offered in adapters?.contains { $0.identifier == offered.adapter && $0.isPowered } })
-                == false
-        {
-            offered = nil
-        }
-        if adapters?.contains(where: \.isPowered) != true { networkInterface = nil }
-        carryOut(network.handle(.radio(adapters?.contains(where: \.isPowered) == true), at: .now))
+        let powered = adapters?.filter(\.isPowered) ?? []
+        if let offered, !powered.contains(where: { $0.identifier == offered.adapter }) { self.offered = nil }
+        if powered.isEmpty { networkInterface = nil }
+        carryOut(network.handle(.radio(!powered.isEmpty), at: .now))
         absence =
             adapters == nil
             ? .noService : chosen != nil ? nil : own?.isEmpty == true ? .noAdapter(settings.adapter) : .off
@@ -362,7 +358,7 @@ actor NearbyBluetooth {
         guard await client.device(device)?.areServicesResolved == true else { return .failed }
         var pages = await places(of: device, client)
         if pages.isEmpty {
-            await pause(Self.lateTime)
+            await loop.pause(for: Self.lateTime)
             pages = await places(of: device, client)
         }
         guard !pages.isEmpty else { return .nothingThere }
@@ -378,10 +374,6 @@ actor NearbyBluetooth {
     private func places(of device: DeviceIdentifier, _ client: BlueZClient) async -> [CharacteristicIdentifier] {
         let all = await client.characteristics(of: device).filter { $0.service == Self.service }
         return Self.pages.compactMap { page in all.first { $0.uuid == page }?.identifier }
-    }
-
-    private func pause(_ duration: Duration) async {
-        await withCheckedContinuation { done in loop.schedule(after: duration) { done.resume() } }
     }
 
     private func endRead(_ peer: BluetoothPeer) {
