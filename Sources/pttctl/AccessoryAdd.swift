@@ -8,13 +8,7 @@ import Vocabulary
 enum GestureName: String, CaseIterable, ExpressibleByArgument {
     case hold, toggle, hybrid
 
-    var gesture: Gesture {
-        switch self {
-        case .hold: .hold
-        case .toggle: .toggle
-        case .hybrid: .hybrid
-        }
-    }
+    var gesture: Gesture? { Gesture(rawValue: rawValue) }
 }
 
 /// `pttctl accessory add`.
@@ -70,8 +64,7 @@ struct AccessoryAdd: AsyncParsableCommand {
             }
             let added = try await daemon.addAccessory(
                 AccessoryAddition(
-                    address: address, name: name, profileID: profile,
-                    gesture: gesture?.gesture,
+                    address: address, name: name, profileID: profile, gesture: gesture?.gesture,
                     isBondedOnly: bondedOnly, pairs: pair ? true : nil))
             try await daemon.refresh()
             let properties = await daemon.snapshot.accessories[added.path] ?? AccessoryProperties()

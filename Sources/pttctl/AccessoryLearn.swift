@@ -56,8 +56,12 @@ struct AccessoryLearn: AsyncParsableCommand {
         let session = try await begin()
         // A person without other keys, or with all of them pressed, need not wait.
         let enter =
-            screen.isJSON ? nil : EnterKey(loop: daemon.loop) { Task { try? await daemon.proceedLearning(session) } }
-        await enter?.start()
+            screen.isJSON
+            ? nil
+            : TerminalInput(loop: daemon.loop, isRaw: false) { bytes in
+                if bytes.contains(UInt8(ascii: "\n")) { Task { try? await daemon.proceedLearning(session) } }
+            }
+        try? await enter?.start()
         defer { if let enter { Task { await enter.stop() } } }
         var shown: LearningReport?
         for await item in live.news {

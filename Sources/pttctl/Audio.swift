@@ -97,10 +97,5 @@ extension AudioDevice {
 
 extension AudioDevice.Use {
     /// The name of the setting.
-    var word: String {
-        switch self {
-        case .microphone: "microphone"
-        case .speaker: "speaker"
-        }
-    }
+    var word: String { "\(self)" }
 }

@@ -31,7 +31,8 @@ struct AudioTest: AsyncParsableCommand {
     @Flag(help: "Print JSON, for scripts.") var json = false
 
     func validate() throws {
-        guard SoundCheck.lengths.contains(.seconds(seconds)) else {
+        // A duration cannot be made of just any number.
+        guard (0...3_600).contains(seconds), SoundCheck.lengths.contains(.seconds(seconds)) else {
             throw ValidationError("--for takes seconds, 0.5 to 60.")
         }
         for name in [microphone, speaker].compactMap({ $0 }) { _ = try Self.device(name) }
@@ -43,13 +44,11 @@ struct AudioTest: AsyncParsableCommand {
 
     func run() async throws {
         let configured = try configuration.devices()
-        var screen = SoundTestScreen(
-            microphone: try microphone.map(Self.device) ?? configured?.microphone ?? ConfiguredSound.standard,
-            speaker: try speaker.map(Self.device) ?? configured?.speaker ?? ConfiguredSound.standard, isJSON: json)
+        let input = try microphone.map(Self.device) ?? configured?.microphone ?? ConfiguredSound.standard
+        let output = try speaker.map(Self.device) ?? configured?.speaker ?? ConfiguredSound.standard
+        var screen = SoundTestScreen(microphone: input, speaker: output, isJSON: json)
         let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(Self.waitingMax))
-        let check = SoundCheck(
-            microphone: screen.microphone.device, speaker: screen.speaker.device, length: .seconds(seconds)
-        ) { feed.yield(.check($0)) }
+        let check = SoundCheck(microphone: input, speaker: output, length: .seconds(seconds)) { feed.yield(.check($0)) }
         Interruption.watch {
             check.stop()
             feed.yield(.interrupted)
@@ -110,8 +109,9 @@ struct AudioTest: AsyncParsableCommand {
 
 /// The output of a test.
 private struct SoundTestScreen {
-    private(set) var microphone: SoundTestReport
-    private(set) var speaker: SoundTestReport
+    private var microphone: SoundTestReport
+    private var speaker: SoundTestReport
+    private let devices: [AudioDevice.Use: AudioDevice]
     private let isJSON: Bool
     private var meter = LevelLine()
     /// The device that is at work.
@@ -120,6 +120,7 @@ private struct SoundTestScreen {
 
     init(microphone: AudioDevice, speaker: AudioDevice, isJSON: Bool) {
         (self.microphone, self.speaker) = (SoundTestReport(microphone), SoundTestReport(speaker))
+        devices = [.microphone: microphone, .speaker: speaker]
         self.isJSON = isJSON
         size = isJSON ? nil : TerminalSize.ofOutput
     }
@@ -150,8 +151,7 @@ private struct SoundTestScreen {
             say("    \(HeardWords.text(report))")
         case .failed(let use, let error):
             hideLevel()
-            let device = use == .microphone ? microphone.device : speaker.device
-            fail(use, HeardWords.text(error, holders: SoundDevices.holders(of: device)))
+            fail(use, HeardWords.text(error, holders: devices[use].map { SoundDevices.holders(of: $0) } ?? []))
         case .ended: break
         }
     }
@@ -159,8 +159,7 @@ private struct SoundTestScreen {
     /// The device that is at work does not answer.
     mutating func showSilence() {
         hideLevel()
-        let device = use == .microphone ? microphone.device : speaker.device
-        fail(use, "\(AudioError.unresponsive(device.shortName))")
+        fail(use, "\(AudioError.unresponsive((use == .microphone ? microphone : speaker).device))")
     }
 
     mutating func hideLevel() { if let size { Console.draw(meter.hidden(size)) } }
@@ -178,7 +177,7 @@ private struct SoundTestScreen {
 
 /// What came of one device; `--json` prints it. Levels are in dBFS, times in milliseconds.
 struct SoundTestReport: Encodable {
-    let device: AudioDevice
+    let device: String
     var verdict: SoundVerdict?
     var level, noiseFloor, peak, silentStart: Double?
     var rate, channels: Int?
@@ -187,28 +186,9 @@ struct SoundTestReport: Encodable {
     /// Why it cannot be used, and what to do; empty if it works.
     var problem = ""
 
-    init(_ device: AudioDevice) { self.device = device }
+    init(_ device: AudioDevice) { self.device = device.shortName }
 
-    var shownName: String { device.shortName.plain(limit: 128) }
-
-    private enum CodingKeys: String, CodingKey {
-        case device, verdict, level, noiseFloor, peak, silentStart, rate, channels, firstSample, interruptions, problem
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        var values = encoder.container(keyedBy: CodingKeys.self)
-        try values.encode(device.shortName, forKey: .device)
-        try values.encodeIfPresent(verdict, forKey: .verdict)
-        try values.encodeIfPresent(level, forKey: .level)
-        try values.encodeIfPresent(noiseFloor, forKey: .noiseFloor)
-        try values.encodeIfPresent(peak, forKey: .peak)
-        try values.encodeIfPresent(silentStart, forKey: .silentStart)
-        try values.encodeIfPresent(rate, forKey: .rate)
-        try values.encodeIfPresent(channels, forKey: .channels)
-        try values.encodeIfPresent(firstSample, forKey: .firstSample)
-        try values.encode(interruptions, forKey: .interruptions)
-        try values.encode(problem, forKey: .problem)
-    }
+    var shownName: String { device.plain(limit: 128) }
 
     mutating func take(_ report: SoundDeviceReport) {
         (rate, channels) = (report.form?.rate, report.form?.channels)

@@ -1,5 +1,6 @@
 // Runs a command in the foreground as a shell does, and waits for its end.
 import Glibc
+import Reactor
 import Synchronization
 import Terminal
 
@@ -15,7 +16,7 @@ enum ChildCommand {
     /// A Ctrl-C reaches the command from the terminal, and this process ends only when the command does. A termination
     /// signal to this process alone is passed on.
     /// - Returns: Its exit status, as a shell reports it.
-    static func run(_ command: [String]) async throws -> Int32 {
+    static func run(_ command: [String], on loop: EventLoop) async -> Int32 {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
@@ -46,7 +47,7 @@ enum ChildCommand {
         }
         process.store(identifier, ordering: .sequentiallyConsistent)
         passOnWaiting()
-        let raw = await end(of: identifier)
+        let raw = await end(of: identifier, on: loop)
         process.store(0, ordering: .sequentiallyConsistent)
         return raw & 0x7F == 0 ? (raw >> 8) & 0xFF : 128 + (raw & 0x7F)
     }
@@ -64,36 +65,22 @@ enum ChildCommand {
         if number > 0 { kill(identifier, number) }
     }
 
-    /// The status that waitpid(2) tells. It waits on a thread of its own: the runtime's are few.
-    private static func end(of identifier: pid_t) async -> Int32 {
-        await withCheckedContinuation { (continuation: CheckedContinuation<Int32, Never>) in
-            let box = Unmanaged.passRetained(Waiter(identifier, continuation))
-            var thread = pthread_t()
-            let result = pthread_create(
-                &thread, nil,
-                {
-                    Unmanaged<Waiter>.fromOpaque($0!).takeRetainedValue().wait()
-                    return nil
-                }, box.toOpaque())
-            // Without a thread it waits here.
-            guard result == 0 else { return box.takeRetainedValue().wait() }
-            pthread_detach(thread)
+    /// The status that waitpid(2) tells, when the process has ended.
+    private static func end(of identifier: pid_t, on loop: EventLoop) async -> Int32 {
+        await withCheckedContinuation { continuation in
+            loop.execute {
+                var watch: ProcessWatch?
+                let ended = {
+                    watch = nil
+                    continuation.resume()
+                }
+                watch = try? ProcessWatch(identifier, on: loop, ended)
+                if watch == nil { ended() }
+            }
         }
-    }
-
-    private final class Waiter: Sendable {
-        private let identifier: pid_t
-        private let continuation: CheckedContinuation<Int32, Never>
-
-        init(_ identifier: pid_t, _ continuation: CheckedContinuation<Int32, Never>) {
-            self.identifier = identifier
-            self.continuation = continuation
-        }
-
-        func wait() {
-            var raw: Int32 = 0
-            while waitpid(identifier, &raw, 0) < 0, errno == EINTR {}
-            continuation.resume(returning: raw)
-        }
+        // A process that cannot be watched is waited for here.
+        var raw: Int32 = 0
+        while waitpid(identifier, &raw, 0) < 0, errno == EINTR {}
+        return raw
     }
 }

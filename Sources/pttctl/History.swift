@@ -33,7 +33,8 @@ struct History: AsyncParsableCommand {
     static func words(_ message: KeptMessage) -> [String] {
         let tenths = (UInt64(message.milliseconds) + 50) / 100
         var words = [
-            clock(message.beganAt), padded("\(tenths / 10).\(tenths % 10) s", 7), message.talker.plain(limit: 64),
+            Monitor.clock(at: time_t(message.beganAt / 1_000)), padded("\(tenths / 10).\(tenths % 10) s", 7),
+            message.talker.plain(limit: 64),
         ]
         if message.isOwn { words.append("(this device)") }
         if message.isGoingOn { words.append("(still going on)") }
@@ -43,13 +44,5 @@ struct History: AsyncParsableCommand {
 
     private static func padded(_ text: String, _ width: Int) -> String {
         String(repeating: " ", count: max(0, width - text.count)) + text
-    }
-
-    /// The time of day in the zone of this machine, "14:03:09".
-    private static func clock(_ milliseconds: Int64) -> String {
-        var moment = time_t(milliseconds / 1_000)
-        var parts = tm()
-        guard localtime_r(&moment, &parts) != nil else { return "--:--:--" }
-        return [parts.tm_hour, parts.tm_min, parts.tm_sec].map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
     }
 }

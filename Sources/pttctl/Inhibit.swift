@@ -51,7 +51,7 @@ struct Inhibit: AsyncParsableCommand {
             }
             let keeper = LockKeeper(daemon, who: name, why: why)
             try await keeper.take()
-            let status = try await ChildCommand.run(command)
+            let status = await ChildCommand.run(command, on: daemon.loop)
             await keeper.release()
             await daemon.close()
             throw ExitCode(status)

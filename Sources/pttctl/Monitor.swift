@@ -29,10 +29,11 @@ struct Monitor: AsyncParsableCommand {
                 let happenings = Self.happenings(event)
                 let size = json ? nil : TerminalSize.ofOutput
                 if let size, !happenings.isEmpty { Console.draw(bar.hidden(size)) }
-                for happening in happenings {
+                for var happening in happenings {
+                    happening.t = time.nanoseconds
                     Console.say(
                         json
-                            ? try jsonText(happening.at(time))
+                            ? try jsonText(happening)
                             : "\(Self.clock())  \(happening.text.plain(limit: 1_024))")
                 }
                 if let size, let level = Self.level(event) { Console.draw(bar.shown(level, size)) }
@@ -53,12 +54,14 @@ struct Monitor: AsyncParsableCommand {
     static func clock() -> String {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
-        var seconds = now.tv_sec
-        var local = tm()
-        localtime_r(&seconds, &local)
-        func two(_ value: Int32) -> String { (value < 10 ? "0" : "") + "\(value)" }
-        let milliseconds = String(1_000 + now.tv_nsec / 1_000_000).dropFirst()
-        return "\(two(local.tm_hour)):\(two(local.tm_min)):\(two(local.tm_sec)).\(milliseconds)"
+        return "\(clock(at: now.tv_sec)).\(String(1_000 + now.tv_nsec / 1_000_000).dropFirst())"
+    }
+
+    /// The time of day in the zone of this machine, "14:03:09".
+    static func clock(at moment: time_t) -> String {
+        var (moment, parts) = (moment, tm())
+        guard localtime_r(&moment, &parts) != nil else { return "--:--:--" }
+        return [parts.tm_hour, parts.tm_min, parts.tm_sec].map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
     }
 
     static func happenings(_ event: DaemonClient.Event) -> [MonitorEvent] {
@@ -183,11 +186,5 @@ struct MonitorEvent: Encodable {
         self.event = event
         self.text = text
         self.detail = detail
-    }
-
-    func at(_ time: Instant) -> MonitorEvent {
-        var copy = self
-        copy.t = time.nanoseconds
-        return copy
     }
 }

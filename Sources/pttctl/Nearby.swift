@@ -83,7 +83,9 @@ struct NearbyList: AsyncParsableCommand {
     /// Draws the list until a channel is chosen, or nobody wants it any more.
     private func watch(_ daemon: DaemonClient, _ live: LiveFeed) async throws -> NearbyChannelDescription? {
         let (keys, feed) = AsyncStream.makeStream(of: NearbyMenu.Key.self, bufferingPolicy: .bufferingNewest(64))
-        let terminal = MenuKeys(loop: daemon.loop) { feed.yield($0) }
+        let terminal = TerminalInput(loop: daemon.loop, isRaw: true) { bytes in
+            for key in NearbyMenu.keys(in: bytes) { feed.yield(key) }
+        }
         try await terminal.start()
         defer {
             feed.finish()

@@ -1,7 +1,5 @@
-// The menu of channels nearby on a terminal: the selected line, and the drawing. Pure, except for the keys.
-import Glibc
+// The menu of channels nearby on a terminal: the selected line, the drawing, and the keys. Pure.
 import PTTBus
-import Reactor
 import Terminal
 
 /// A list in which one line is chosen.
@@ -93,40 +91,5 @@ struct NearbyMenu {
             }
         }
         return keys
-    }
-}
-
-/// The keys of a terminal, each as soon as it is pressed.
-actor MenuKeys {
-    private let loop: EventLoop
-    nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
-    private let handler: @Sendable (NearbyMenu.Key) -> Void
-    private var terminal: RawTerminal?
-    private var watch: EventLoop.Watch?
-
-    init(loop: EventLoop, _ handler: @escaping @Sendable (NearbyMenu.Key) -> Void) {
-        self.loop = loop
-        self.handler = handler
-    }
-
-    /// Begins to listen. Without a terminal it never reports anything.
-    func start() throws {
-        guard isatty(STDIN_FILENO) == 1 else { return }
-        let terminal = try RawTerminal(tellsReleases: false)
-        self.terminal = terminal
-        watch = try loop.watch(STDIN_FILENO, for: .readable) { [weak self] _ in
-            self?.assumeIsolated { $0.readable() }
-        }
-    }
-
-    func stop() {
-        watch?.cancel()
-        terminal?.restore()
-        (watch, terminal) = (nil, nil)
-    }
-
-    private func readable() {
-        guard let bytes = terminal?.read(), !bytes.isEmpty else { return stop() }
-        for key in NearbyMenu.keys(in: bytes) { handler(key) }
     }
 }

@@ -38,17 +38,13 @@ struct ProfileList: ParsableCommand {
         let library = options.library()
         let entries = library.profiles.map { ProfileEntry($0, isOfSite: library.siteIDs.contains($0.id)) }
         if json { return Console.say(try jsonText(entries)) }
-        let idWidth = entries.map(\.id.count).max() ?? 0
-        let transportWidth = entries.map(\.transport.count).max() ?? 0
+        let idWidth = entries.map(\.id.columns).max() ?? 0
+        let transportWidth = entries.map(\.transport.columns).max() ?? 0
         for entry in entries {
             let notes = entry.notes.isEmpty ? "" : "  [\(entry.notes.joined(separator: ", "))]"
             Console.say(
-                "\(padded(entry.id, idWidth))  \(padded(entry.transport, transportWidth))  \(entry.title)\(notes)")
+                "\(entry.id.fitted(idWidth))  \(entry.transport.fitted(transportWidth))  \(entry.title)\(notes)")
         }
-    }
-
-    private func padded(_ text: String, _ width: Int) -> String {
-        text + String(repeating: " ", count: max(0, width - text.count))
     }
 }
 

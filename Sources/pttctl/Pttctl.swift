@@ -100,32 +100,40 @@ struct BusOptions: ParsableArguments {
 }
 
 extension BusOptions {
-    /// How long a daemon has that is asked by the way.
-    private static let momentLong = Duration.seconds(1)
-
     /// The accessories of the daemon, if one runs and answers within a second; none otherwise, and nothing is said.
     func accessoriesIfRunning() async -> [AccessoryProperties] {
-        let (answers, answer) = AsyncStream.makeStream(of: [AccessoryProperties].self)
+        await DaemonClient.ask(on: address, within: .seconds(1)) { daemon in
+            daemon.snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
+        } ?? []
+    }
+}
+
+extension DaemonClient {
+    /// What `body` answers with the daemon; nil when there is none, or when that takes too long. Nothing is said.
+    static func ask<Answer: Sendable>(
+        on address: DBusAddress? = nil, within limit: Duration,
+        _ body: @escaping @Sendable (isolated DaemonClient) async throws -> Answer
+    ) async -> Answer? {
+        let (answers, feed) = AsyncStream.makeStream(of: Answer?.self, bufferingPolicy: .bufferingOldest(1))
         let asking = Task {
-            guard let loop = try? EventLoop(name: "pttctl") else { return answer.finish() }
-            defer { loop.stop() }
+            defer { feed.finish() }
             let silent = Logger(label: "pttctl") { _ in SwiftLogNoOpLogHandler() }
-            guard let daemon = try? await DaemonClient.find(on: address, loop: loop, logger: silent) else {
-                return answer.finish()
-            }
-            answer.yield(await daemon.snapshot.accessories.sorted { $0.key < $1.key }.map(\.value))
+            guard let loop = try? EventLoop(name: "pttctl") else { return }
+            defer { loop.stop() }
+            guard let daemon = try? await find(on: address, loop: loop, logger: silent) else { return }
+            feed.yield(try? await body(daemon))
             await daemon.close()
         }
-        let waiting = Task {
-            try await Task.sleep(for: Self.momentLong)
-            answer.finish()
+        let clock = Task {
+            try? await Task.sleep(for: limit)
+            feed.finish()
         }
         defer {
             asking.cancel()
-            waiting.cancel()
+            clock.cancel()
         }
-        for await accessories in answers { return accessories }
-        return []
+        for await answer in answers { return answer }
+        return nil
     }
 }
 
