@@ -69,9 +69,9 @@ public struct LineLogHandler: LogHandler {
     }
 
     private func text(_ event: LogEvent, _ metadata: Logger.Metadata) -> String {
-        var line = "\(label): \(Self.escaped("\(event.message)"))"
+        var line = "\(label): \(escaped("\(event.message)"))"
         for (key, value) in metadata.sorted(by: { $0.key < $1.key }) {
-            let text = Self.escaped("\(value)")
+            let text = escaped("\(value)")
             line += text.contains(" ") || text.isEmpty ? " \(key)=\"\(text)\"" : " \(key)=\(text)"
         }
         return line
@@ -94,23 +94,24 @@ public struct LineLogHandler: LogHandler {
         let fraction = String(1_000_000 + microseconds % 1_000_000).dropFirst()
         return "\(microseconds / 1_000_000).\(fraction)"
     }
+}
 
-    private static func escaped(_ text: String) -> String {
-        guard text.unicodeScalars.contains(where: { $0.value < 0x20 || $0.value == 0x7F || $0 == "\"" }) else {
-            return text
+/// `text` without anything that begins another line, or that a terminal takes for more than a sign.
+///
+/// - Parameter isJSON: Whether it stands within a text of JSON (RFC 8259).
+func escaped(_ text: String, isJSON: Bool = false) -> String {
+    var result = ""
+    for scalar in text.unicodeScalars {
+        switch scalar {
+        case "\n": result += "\\n"
+        case "\r": result += "\\r"
+        case "\t": result += "\\t"
+        case "\"": result += "\\\""
+        case "\\" where isJSON: result += "\\\\"
+        case let scalar where scalar.value < 0x20 || (0x7F..<0xA0).contains(scalar.value):
+            result += (isJSON ? "\\u00" : "\\x") + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16)
+        default: result.unicodeScalars.append(scalar)
         }
-        var result = ""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case "\"": result += "\\\""
-            case let scalar where scalar.value < 0x20 || scalar.value == 0x7F:
-                result += "\\x" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16)
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result
     }
+    return result
 }

@@ -31,6 +31,9 @@ import Testing
         let text = line { $0.warning("bad name", metadata: ["name": "x\n0.0 info pttd: forged\u{1b}\"q"]) }
         #expect(text.split(separator: "\n").count == 1)
         #expect(text.contains("\\n0.0 info") && text.contains("\\x1b") && text.contains("\\\"q"))
+        // A terminal takes these, too, for the begin of a sequence, and for a line end.
+        let others = line { $0.warning("bad name", metadata: ["name": "\u{9b}2J\u{85}\u{7f}\\"]) }
+        #expect(others.hasSuffix(" name=\\x9b2J\\x85\\x7f\\\n"))
     }
 
     @Test func `as JSON an event is one object, whatever is in it`() throws {
