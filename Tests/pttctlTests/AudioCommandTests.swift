@@ -180,7 +180,10 @@ import Testing
                 outcome.errors.contains("pttctl: microphone: hw:99: no such device")
                     && outcome.errors.contains("pttctl audio list") && !outcome.errors.contains("speaker:"),
                 "\(outcome)")
-            for wrong in [["--for", "0"], ["--for", "61"], ["--microphone", "/dev/dsp"], ["--speaker", ""]] {
+            for wrong in [
+                ["--for", "0"], ["--for", "61"], ["--for", "nan"], ["--for", "1e300"], ["--microphone", "/dev/dsp"],
+                ["--speaker", ""],
+            ] {
                 let refused = try place.start(["test"] + wrong)
                 #expect(try await refused.end() == 64, "\(wrong)")
             }
