@@ -107,8 +107,8 @@ struct NearbyRecord: Codable, Sendable {
     static let hostedMaximum = 8
     /// The most channels that are known as ones that were joined nearby; the oldest are forgotten.
     static let joinedMaximum = 32
-    /// The longest file.
-    static let byteCountMaximum = 65_536
+    /// The longest file: as many channels as may be kept, each with the longest key that a host may tell, which is twice as long in JSON.
+    static let byteCountMaximum = 1 << 20
 
     /// One hosted channel.
     struct Hosted: Codable, Sendable, Equatable {
