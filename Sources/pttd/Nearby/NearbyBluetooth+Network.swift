@@ -14,7 +14,11 @@ extension NearbyBluetooth {
     func network(to accessPoint: BluetoothAccessPoint) async throws(BluetoothNetworkError) -> String {
         if network.wish == accessPoint, let interface = networkInterface { return interface }
         keepNetwork(to: accessPoint)
-        let outcome = await withCheckedContinuation { networkWaiters.append($0) }
+        let outcome = await withCheckedContinuation {
+            networkWaiters.append($0)
+            // No event comes of Bluetooth that is off already.
+            if isRadioKnown { updateRadio() }
+        }
         switch outcome {
         case .connected(let interface): return interface
         case .failed(let error): throw error
@@ -60,7 +64,7 @@ extension NearbyBluetooth {
         }
     }
 
-    private func tell(_ outcome: BluetoothNetwork.Outcome) {
+    func tell(_ outcome: BluetoothNetwork.Outcome) {
         switch outcome {
         case .connected(let interface):
             logger.info("Bluetooth network connected", metadata: ["interface": "\(interface)"])

@@ -25,6 +25,8 @@ actor NearbyBluetooth {
     /// A connection is being made or ended.
     private var isTurning = false
     private var isStopped = false
+    /// bluetoothd has had the time to report its adapters. Until then it may just be starting.
+    private(set) var isRadioKnown = false
     var finder = BluetoothFinder()
     private var announcer = BluetoothAnnouncer()
     var network = BluetoothNetwork()
@@ -136,12 +138,18 @@ actor NearbyBluetooth {
         do {
             try await connection.connect(retrying: true)
             try await client.start()
-            // Until then it may just be starting.
-            loop.schedule(after: Self.startTime) { [weak self] in self?.assumeIsolated { $0.updateRadio() } }
+            loop.schedule(after: Self.startTime) { [weak self, weak connection] in
+                self?.assumeIsolated { if $0.connection === connection { $0.radioIsKnown() } }
+            }
         } catch {
             logger.warning("channels nearby cannot use Bluetooth", metadata: ["reason": "\(error)"])
-            updateRadio()
+            radioIsKnown()
         }
+    }
+
+    private func radioIsKnown() {
+        isRadioKnown = true
+        updateRadio()
     }
 
     private func close() async {
@@ -151,7 +159,7 @@ actor NearbyBluetooth {
         await client?.stop()
         await connection.close()
         (self.connection, client, adapter, absence) = (nil, nil, nil, nil)
-        (offered, refusedOffer) = (nil, nil)
+        (offered, refusedOffer, isRadioKnown) = (nil, nil, false)
         carryOut(network.handle(.radio(false), at: .now))
         carryOut(finder.handle(.radio(false), at: .now))
         carryOut(announcer.handle(.radio(false), at: .now))
@@ -177,7 +185,7 @@ actor NearbyBluetooth {
         }
     }
 
-    private func updateRadio() {
+    func updateRadio() {
         guard let client else { return }
         let adapters = client.assumeIsolated { $0.isAvailable ? $0.adapters : nil }
         let own = adapters?.filter { settings.names($0) }
@@ -186,6 +194,7 @@ actor NearbyBluetooth {
         if let offered, !powered.contains(where: { $0.identifier == offered.adapter }) { self.offered = nil }
         if powered.isEmpty { networkInterface = nil }
         carryOut(network.handle(.radio(!powered.isEmpty), at: .now))
+        if powered.isEmpty, isRadioKnown, !networkWaiters.isEmpty { tell(.failed(.noRadio)) }
         absence =
             adapters == nil
             ? .noService : chosen != nil ? nil : own?.isEmpty == true ? .noAdapter(settings.adapter) : .off
