@@ -63,13 +63,11 @@ enum AudioSessionEvent {
     case frame(OutgoingFrame)
     /// How loud own speech is, in dBFS (`OutgoingFrame.levelMin`…0): ten times a second at most while it is captured.
     case level(Float)
-    /// What is wrong with the microphone of the running transmission, which goes on: it gives no sound, or the fallback is used in its
-    /// place. Nil: it gives sound again.
-    case microphoneDoubtful(String?)
-    /// The worn microphone hears, so long after it was asked to; `settledAfter`: how long it had given something else before.
-    case wornMicrophoneHears(after: Duration, settledAfter: Duration?)
-    /// The worn microphone gives no sound within a transmission, or gave none from its beginning.
-    case wornMicrophoneSilent
+    /// What is wrong with a device although what goes on goes on: the microphone gives no sound, or could not be opened ahead of its first
+    /// use, or a fallback is used in place of one of the two. Nil: it works.
+    case soundProblem(of: AudioDevice.Use, String?)
+    /// What a transmission shows of the worn microphone.
+    case wornMicrophone(WornMicrophoneReport)
     /// The tail is over, and its last frame has been delivered.
     case captureEnded
     /// The microphone failed; nothing more comes of this transmission.
@@ -83,10 +81,4 @@ enum AudioSessionEvent {
     case played(voice: Int)
     /// The speaker failed; it is tried again with the next sound.
     case playbackFailed(reason: String)
-    /// The speaker is lost; the fallback says again what was being said, and goes on.
-    case speakerReplaced(reason: String)
-    /// The speaker has sounded.
-    case speakerWorks
-    /// The microphone could not be opened ahead of its first use; it is tried again with the next transmission.
-    case microphoneMissing(reason: String)
 }

@@ -160,10 +160,8 @@ extension ChannelService {
         case .level(let level):
             inputLevel = level
             tellLevel()
-        case .wornMicrophoneHears(let after, let settledAfter):
-            wornHandler?(.hears(after: after, settledAfter: settledAfter))
-        case .wornMicrophoneSilent: wornHandler?(.silent)
-        case .microphoneDoubtful(let problem): soundProblem(of: .microphone, problem)
+        case .wornMicrophone(let report): wornHandler?(report)
+        case .soundProblem(let device, let problem): soundProblem(of: device, problem)
         case .captureEnded: handle(.captureEnded)
         case .tonesFinished(let heard):
             if heard { soundProblem(of: .speaker, nil) }
@@ -171,28 +169,19 @@ extension ChannelService {
         case .captureFailed(let reason):
             soundProblem(of: .microphone, reason)
             handle(.captureFailed(reason: reason))
-        case .microphoneMissing(let reason): soundProblem(of: .microphone, reason)
-        case .speakerReplaced(let reason): soundProblem(of: .speaker, reason)
-        case .speakerWorks: soundProblem(of: .speaker, nil)
         case .promptEnded(let number): prompts?.handle(.ended(number))
         case .played(let voice): receive(.played(voice: voice))
         case .playbackFailed(let reason):
             // A speaker that stays away fails at every sound; it is told once.
-            guard speakerProblem != reason else { return }
+            guard soundProblems[.speaker] != reason else { return }
             soundProblem(of: .speaker, reason)
             handle(.playbackFailed(reason: reason))
         }
     }
 
     private func soundProblem(of device: AudioDevice.Use, _ reason: String?) {
-        switch device {
-        case .microphone:
-            guard microphoneProblem != reason else { return }
-            microphoneProblem = reason
-        case .speaker:
-            guard speakerProblem != reason else { return }
-            speakerProblem = reason
-        }
+        guard soundProblems[device] != reason else { return }
+        soundProblems[device] = reason
         tell(.soundProblemsChanged)
     }
 }

@@ -36,8 +36,7 @@ public actor ChannelService {
     var prompts: ChannelPrompts?
     var statistics = ChannelServiceStatistics()
     var sessionProblem: String?
-    var microphoneProblem: String?
-    var speakerProblem: String?
+    var soundProblems: [AudioDevice.Use: String] = [:]
     var inputLevel = OutgoingFrame.levelMin
     private var levelTold: Float?
     var wornHandler: (@Sendable (WornMicrophoneReport) -> Void)?
@@ -79,15 +78,14 @@ public actor ChannelService {
         var statistics = statistics
         statistics.packetsDropped += listening.packetsDropped
         statistics.framesCut = audio.framesCut
+        let (microphoneProblem, speakerProblem) = (soundProblems[.microphone], soundProblems[.speaker])
         return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission, waiting: machine.waiting,
             activeRemoteParticipant: machine.activeRemoteParticipant, remoteParticipants: listening.participants,
-            audioSession: machine.audioSession,
-            isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
+            audioSession: machine.audioSession, isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: sessionProblem ?? speakerProblem ?? microphoneProblem,
             microphoneProblem: microphoneProblem, speakerProblem: speakerProblem,
-            inputLevel: levelShown,
-            statistics: statistics)
+            inputLevel: levelShown, statistics: statistics)
     }
 
     /// Calls `handler` on the loop with everything that happens from now on, in order.

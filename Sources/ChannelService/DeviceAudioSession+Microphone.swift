@@ -154,18 +154,16 @@ extension DeviceAudioSession {
             if microphone.burst != nil { _ = replace(microphone, "\(error)") }
         case .fellSilent(let burst):
             guard burst == microphone.burst else { return }
-            if microphone === worn { handler?(.wornMicrophoneSilent) }
+            if microphone === worn { handler?(.wornMicrophone(.silent)) }
             isSilent(microphone)
         case .heardAgain(let burst):
             guard burst == microphone.burst else { return }
             if microphone === main { choice.heardAgain(at: .now) }
-            if microphone === current, !choice.isDoubted { handler?(.microphoneDoubtful(nil)) }
+            if microphone === current, !choice.isDoubted { handler?(.soundProblem(of: .microphone, nil)) }
         case .hears(let burst, let after, let really, let settledAfter):
             guard burst == microphone.burst else { return }
             if microphone === worn {
-                handler?(
-                    really
-                        ? .wornMicrophoneHears(after: after, settledAfter: settledAfter) : .wornMicrophoneSilent)
+                handler?(.wornMicrophone(really ? .hears(after: after, settledAfter: settledAfter) : .silent))
             }
             guard microphone === current else { return }
             if !really, replace(microphone, silence(of: microphone)) { return }
@@ -183,7 +181,7 @@ extension DeviceAudioSession {
             }
         case .failed(let error):
             microphone.failure = "\(error)"
-            if microphone === main, microphone.burst == nil { handler?(.microphoneMissing(reason: "\(error)")) }
+            if microphone === main, microphone.burst == nil { handler?(.soundProblem(of: .microphone, "\(error)")) }
         case .ended(let burst, let reason):
             // Its link goes down with it.
             if microphone === worn, reason != .restarted { microphone.engine?.unprepare() }
@@ -192,7 +190,7 @@ extension DeviceAudioSession {
             if reason == .stopped {
                 if microphone === current { handler?(.captureEnded) }
             } else {
-                if microphone === worn { handler?(.wornMicrophoneSilent) }
+                if microphone === worn { handler?(.wornMicrophone(.silent)) }
                 failed(microphone, microphone.failure ?? "the microphone stopped (\(reason))")
             }
         }
@@ -203,7 +201,7 @@ extension DeviceAudioSession {
         transmission?.firstSampleAt = firstSampleAt
         handler?(.captureBegan(firstSampleAt: firstSampleAt))
         // The report says that the sound is well, which it is not.
-        if isStandIn(current) { handler?(.microphoneDoubtful(doubt)) }
+        if isStandIn(current) { handler?(.soundProblem(of: .microphone, doubt)) }
     }
 
     /// A frame has its place in the transmission, whichever microphone it comes from.
@@ -237,7 +235,7 @@ extension DeviceAudioSession {
     private func isSilent(_ microphone: SessionMicrophone) {
         guard !replace(microphone, silence(of: microphone)), microphone === current else { return }
         guard transmission?.isStopping == false else { return }
-        handler?(.microphoneDoubtful(silence(of: microphone)))
+        handler?(.soundProblem(of: .microphone, silence(of: microphone)))
         play(.talkTimeWarning)
     }
 
@@ -274,7 +272,7 @@ extension DeviceAudioSession {
         run(other, hasBegun ? .atOnce : transmission.start)
         guard self.transmission?.isStopping == false, other.failure == nil else { return true }
         tellOfFallback()
-        handler?(.microphoneDoubtful(doubt))
+        handler?(.soundProblem(of: .microphone, doubt))
         return true
     }
 

@@ -179,7 +179,7 @@ extension DeviceAudioSession {
     }
 
     private func speakerWorks() {
-        if speakerLostAt == nil { handler?(.speakerWorks) }
+        if speakerLostAt == nil { handler?(.soundProblem(of: .speaker, nil)) }
     }
 
     // MARK: Another speaker
@@ -218,7 +218,7 @@ extension DeviceAudioSession {
             recentSpeech.remove(voice)
             handler?(.played(voice: voice))
         }
-        handler?(.speakerReplaced(reason: "\(reason); \(speakerDevice) is used"))
+        handler?(.soundProblem(of: .speaker, "\(reason); \(speakerDevice) is used"))
     }
 
     /// Uses the lost speaker again, if that may be worth it; nothing may be playing.

@@ -105,7 +105,7 @@ final class DeviceAudioSession: AudioSession {
             guard configuration.keepsDevicesOpen else { return }
             do throws(AudioError) { try open(configured).prepare() } catch {
                 logger.warning("the microphone is not available; retrying at the next press: \(error)")
-                handler?(.microphoneMissing(reason: "\(error)"))
+                handler?(.soundProblem(of: .microphone, "\(error)"))
             }
             do throws(AudioError) { try openSpeaker().prepare() } catch {
                 logger.warning("the speaker is not available; retrying with the next sound: \(error)")

@@ -61,13 +61,7 @@ struct ListeningStateMachine: Sendable {
     }
 
     /// When the machine wants `Event.deadlineReached`.
-    var nextDeadline: Instant? {
-        var next: Instant?
-        for voice in voices {
-            if let due = voice.reception.nextDeadline { next = min(next ?? due, due) }
-        }
-        return next
-    }
+    var nextDeadline: Instant? { voices.lazy.compactMap(\.reception.nextDeadline).min() }
 
     /// What would not be heard if all were dropped now.
     func unheard(at now: Instant) -> [UnheardSpeech] { voices.compactMap { $0.reception.unheard(at: now) } }

@@ -66,11 +66,10 @@ public final class LogWriter: @unchecked Sendable {
     /// Whether `descriptor` is the stream that `variable`, the value of `JOURNAL_STREAM`, names by device and inode. The variable is
     /// inherited by programs whose standard error has been redirected.
     static func isJournal(_ descriptor: Int32, _ variable: String?) -> Bool {
-        var status = stat()
         guard let parts = variable?.split(separator: ":"), parts.count == 2, let device = UInt64(parts[0]),
-            let inode = UInt64(parts[1]), fstat(descriptor, &status) == 0
+            let inode = UInt64(parts[1]), let facts = FileFacts(of: descriptor)
         else { return false }
-        return UInt64(status.st_dev) == device && UInt64(status.st_ino) == inode
+        return facts.device == device && facts.inode == inode
     }
 
     /// How it is said that lines are missing; with a line end.
@@ -177,5 +176,50 @@ public final class LogWriter: @unchecked Sendable {
             let (bytes, dropped) = backlog.take()
             return (bytes, dropped, dropNotice)
         }
+    }
+}
+
+/// A bounded queue of lines to write. Pure. What does not fit is counted; the count stands behind the lines that were there before.
+struct LineBacklog {
+    /// Bytes that wait.
+    static let bytesMax = 256 * 1024
+    /// The part of it that is kept for warnings and errors.
+    static let reservedBytes = 64 * 1024
+
+    private var bytes: [UInt8] = []
+    private var dropped = 0
+
+    /// Whether there is nothing to write.
+    var isEmpty: Bool { bytes.isEmpty && dropped == 0 }
+
+    /// Adds a line, or counts it.
+    ///
+    /// - Parameter isImportant: Whether it may use the reserved part.
+    mutating func add(_ line: some Collection<UInt8>, isImportant: Bool) {
+        let limit = isImportant ? Self.bytesMax : Self.bytesMax - Self.reservedBytes
+        if bytes.count + line.count <= limit { bytes.append(contentsOf: line) } else { dropped += 1 }
+    }
+
+    /// Takes everything out: the lines, and how many are missing after them.
+    mutating func take() -> (bytes: [UInt8], dropped: Int) {
+        defer { self = LineBacklog() }
+        return (bytes, dropped)
+    }
+}
+
+/// Ends the process of a service whose threads may still run.
+public enum ServiceEnd {
+    /// Ends the process when the lines of standard output and standard error are written, or `LogWriter.exitFlushTimeout` is over.
+    ///
+    /// exit(3) runs the destructors of the libraries first, and a thread that is inside one of them then uses what is gone: a `pttrelay`
+    /// whose threads were inside libnats ended by SIGSEGV.
+    ///
+    /// - Parameter status: The exit status.
+    public static func now(_ status: Int32) -> Never {
+        let deadline = Instant.now + LogWriter.exitFlushTimeout
+        for writer in [LogWriter.standardError, LogWriter.standardOutput] {
+            writer.flush(within: max(.zero, deadline - .now))
+        }
+        _exit(status)
     }
 }

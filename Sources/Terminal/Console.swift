@@ -1,6 +1,7 @@
 // Output for a person at a terminal, or for a pipe.
 import Files
 import Glibc
+import Logs
 
 /// Standard output and standard error, line by line, at once: another program may wait for a line.
 public enum Console {
@@ -31,4 +32,19 @@ public enum Console {
     /// Writes all of `text`, however many calls that takes; waits for a reader that is slow. When nobody reads any more
     /// there is nobody to tell, and the rest is dropped.
     static func write(_ text: String, to descriptor: Int32) { _ = writeWhole(Array(text.utf8), to: descriptor) }
+}
+
+/// Standard output and standard error of a service. A slow reader never blocks the service: lines beyond the backlog
+/// are dropped and counted, as in the log. Commands that a person runs and waits for use `Console`.
+public enum ServiceConsole {
+    /// A line on standard output, behind the lines before it. Control characters as in `Console.say`.
+    public static func say(_ text: String) {
+        LogWriter.standardOutput.write(Console.harmless(text) + "\n", isImportant: true)
+    }
+
+    /// A line on standard error, behind the log's. Control characters as in `Console.say`. When the process exits, it is given
+    /// `LogWriter.exitFlushTimeout` to be read.
+    public static func complain(_ text: String) {
+        LogWriter.standardError.write(Console.harmless(text) + "\n", isImportant: true)
+    }
 }

@@ -79,17 +79,15 @@ public struct HeldKeyStateMachine: Sendable {
         guard sequence.last == UInt8(ascii: "u"), sequence.count >= 4 else { return [] }
         let fields = sequence[2..<(sequence.count - 1)].split(separator: UInt8(ascii: ";"))
         guard let key = fields.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }) else { return [] }
-        let event = fields.count > 1 ? fields[1].split(separator: UInt8(ascii: ":")).dropFirst().first : nil
-        let modifiers = fields.count > 1 ? fields[1].split(separator: UInt8(ascii: ":")).first : nil
+        let details = fields.dropFirst().first?.split(separator: UInt8(ascii: ":")) ?? []
+        let isRelease = details.dropFirst().first?.first == UInt8(ascii: "3")
+        let isControl = details.first.flatMap { Int(String(decoding: $0, as: UTF8.self)) } == 5
         releasesAreTold = true
         nextDeadline = nil
-        let control = modifiers.flatMap { Int(String(decoding: $0, as: UTF8.self)) } == 5
-        switch (key, event?.first) {
-        case (32, UInt8(ascii: "3")): return release()
-        case (32, _): return press(at: now)
-        case (27, let event), (113, let event): return event == UInt8(ascii: "3") ? [] : [.quit]
-        case (99, let event) where control && event != UInt8(ascii: "3"): return [.quit]
-        case (100, let event) where control && event != UInt8(ascii: "3"): return [.quit]
+        switch key {
+        case 32: return isRelease ? release() : press(at: now)
+        case 27, 113: return isRelease ? [] : [.quit]
+        case 99, 100: return isControl && !isRelease ? [.quit] : []
         default: return []
         }
     }

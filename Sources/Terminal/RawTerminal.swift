@@ -23,12 +23,12 @@ public struct RawTerminal: Sendable {
         settings.c_lflag &= ~tcflag_t(ICANON | ECHO | ISIG)
         guard tcsetattr(descriptor, TCSANOW, &settings) == 0 else { throw SystemError("tcsetattr") }
         // Kitty keyboard protocol: disambiguate (1), report event types (2), all keys as escape codes (8). Others ignore it.
-        if tellsReleases { Self.send("\u{1B}[>11u") }
+        if tellsReleases { Console.draw("\u{1B}[>11u") }
     }
 
     /// Puts everything back.
     public func restore() {
-        if tellsReleases { Self.send("\u{1B}[<u") }
+        if tellsReleases { Console.draw("\u{1B}[<u") }
         var settings = saved
         tcsetattr(descriptor, TCSANOW, &settings)
     }
@@ -39,6 +39,4 @@ public struct RawTerminal: Sendable {
         let count = Glibc.read(descriptor, &bytes, bytes.count)
         return Array(bytes.prefix(max(0, count)))
     }
-
-    private static func send(_ text: String) { Console.write(text, to: STDOUT_FILENO) }
 }

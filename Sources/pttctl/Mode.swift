@@ -44,15 +44,9 @@ struct Mode: AsyncParsableCommand {
             if let mode { try await daemon.setTransmissionMode(mode.mode) }
             let now = mode ?? ModeName.allCases.first { $0.mode.busName == properties.transmissionMode }
             let text = now?.rawValue ?? properties.transmissionMode
-            if json { return Console.say(try jsonText(ModeDocument(channel: properties.uuid, mode: text))) }
+            if json { return Console.say(try jsonText(["channel": properties.uuid, "mode": text])) }
             // Nothing to tell of what was asked for and done.
             if mode == nil { Console.say(text) }
         }
     }
-}
-
-/// The shape of `pttctl mode --json`.
-private struct ModeDocument: Encodable {
-    var channel: String
-    var mode: String
 }

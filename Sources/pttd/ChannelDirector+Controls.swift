@@ -119,19 +119,26 @@ extension ChannelDirector: DaemonControls {
             }
         }
         let isForeground = try await inTurn(request.caller, asks: true)
+        try await whileJoining {
+            join(
+                ChannelJoin(
+                    caller: request.caller.busName, isForeground: isForeground, uuid: request.channel,
+                    descriptor: request.descriptor, link: link,
+                    wantsApplicationMedia: request.media.map { $0 == .application }))
+        }
+        guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
+        return uuid
+    }
+
+    /// Carries out a join. Returns when the channel is on the bus and on the disk.
+    private func whileJoining(_ join: () -> PTChannelError?) async throws(PTChannelError) {
         programs.joinBegins()
-        let error = join(
-            ChannelJoin(
-                caller: request.caller.busName, isForeground: isForeground, uuid: request.channel,
-                descriptor: request.descriptor, link: link,
-                wantsApplicationMedia: request.media.map { $0 == .application }))
+        let error = join()
         // A program that is told of its channel finds it on the bus.
         if error == nil { await dependencies?.publish() }
         joinIsOver()
         if let error { throw error }
         await untilKept()
-        guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
-        return uuid
     }
 
     /// Returns when the disk has taken what was changed, and what it says is on the bus.
@@ -142,12 +149,7 @@ extension ChannelDirector: DaemonControls {
 
     func changeChannel(_ choice: ChannelChoice, by caller: BusCaller) async throws(PTChannelError) -> UUID {
         _ = try await inTurn(caller, asks: false)
-        programs.joinBegins()
-        let error = change(ChannelStep(choice))
-        if error == nil { await dependencies?.publish() }
-        joinIsOver()
-        if let error { throw error }
-        await untilKept()
+        try await whileJoining { change(ChannelStep(choice)) }
         guard let uuid = machine.active?.uuid else { throw Self.noChannel }
         return uuid
     }

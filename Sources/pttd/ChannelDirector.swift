@@ -186,8 +186,7 @@ actor ChannelDirector {
         case .close(let uuid, let reason): close(uuid, reason)
         case .remember: remember()
         case .forget: records.assumeIsolated { $0.want(.remove) }
-        case .startProgram(let name):
-            if isBusReady { startProgram(name) } else { programsToStart.append(name) }
+        case .startProgram(let name): startProgram(name)
         case .hand(let program): hand(to: program)
         case .orphan:
             seat?.owner = nil
@@ -267,7 +266,8 @@ actor ChannelDirector {
 
     // MARK: Programs
 
-    func startProgram(_ name: String) {
+    private func startProgram(_ name: String) {
+        guard isBusReady else { return programsToStart.append(name) }
         guard let dependencies else { return }
         logger.info("starting the channel's program", metadata: ["program": "\(name)"])
         Task {
@@ -284,7 +284,7 @@ actor ChannelDirector {
     /// The program is needed for a push or a begin.
     func programWanted() {
         guard let name = machine.active?.owner?.name, !name.isEmpty else { return }
-        if isBusReady { startProgram(name) } else { programsToStart.append(name) }
+        startProgram(name)
     }
 
     private func hand(to program: BusProgram) {

@@ -134,7 +134,7 @@ import Vocabulary
         // Nor is a microphone that works.
         try await under.begin()
         #expect(await under.service.snapshot.speakerProblem == "moves no samples")
-        await under.service.run { $0.simulatedAudio.handler?(.speakerWorks) }
+        await under.service.run { $0.simulatedAudio.handler?(.soundProblem(of: .speaker, nil)) }
         #expect(await under.service.snapshot.speakerProblem == nil)
         #expect(await under.service.snapshot.audioProblem == nil)
         await under.finish()
@@ -143,7 +143,7 @@ import Vocabulary
     @Test func `a microphone that is missing is shown before the first press`() async throws {
         let under = try ServiceUnderTest()
         try await under.start()
-        await under.service.run { $0.simulatedAudio.handler?(.microphoneMissing(reason: "no such device")) }
+        await under.service.run { $0.simulatedAudio.handler?(.soundProblem(of: .microphone, "no such device")) }
         #expect(await under.service.snapshot.microphoneProblem == "no such device")
         try await under.begin()
         #expect(await under.service.snapshot.microphoneProblem == nil)

@@ -161,8 +161,12 @@ actor NearbyBluetooth {
         (self.connection, client, adapter, absence) = (nil, nil, nil, nil)
         (offered, refusedOffer, isRadioKnown) = (nil, nil, false)
         carryOut(network.handle(.radio(false), at: .now))
-        carryOut(finder.handle(.radio(false), at: .now))
-        carryOut(announcer.handle(.radio(false), at: .now))
+        tellRadio(isOn: false)
+    }
+
+    private func tellRadio(isOn: Bool) {
+        carryOut(finder.handle(.radio(isOn), at: .now))
+        carryOut(announcer.handle(.radio(isOn), at: .now))
     }
 
     // MARK: What BlueZ tells
@@ -199,15 +203,9 @@ actor NearbyBluetooth {
             adapters == nil
             ? .noService : chosen != nil ? nil : own?.isEmpty == true ? .noAdapter(settings.adapter) : .off
         if chosen != adapter {
-            if adapter != nil {
-                carryOut(finder.handle(.radio(false), at: .now))
-                carryOut(announcer.handle(.radio(false), at: .now))
-            }
+            if adapter != nil { tellRadio(isOn: false) }
             adapter = chosen
-            if chosen != nil {
-                carryOut(finder.handle(.radio(true), at: .now))
-                carryOut(announcer.handle(.radio(true), at: .now))
-            }
+            if chosen != nil { tellRadio(isOn: true) }
         }
         tellProblem()
     }
