@@ -82,7 +82,8 @@ public actor ChannelService {
         return ChannelServiceSnapshot(
             channel: machine.channel, transmission: machine.transmission, waiting: machine.waiting,
             activeRemoteParticipant: machine.activeRemoteParticipant, remoteParticipants: listening.participants,
-            audioSession: machine.audioSession, isCapturing: machine.isCapturing, calls: machine.calls, program: machine.pushes.program,
+            audioSession: machine.audioSession, isCapturing: machine.isCapturing, calls: machine.calls,
+            program: machine.pushes.program,
             pushToken: machine.pushes.token, audioProblem: sessionProblem ?? speakerProblem ?? microphoneProblem,
             microphoneProblem: microphoneProblem, speakerProblem: speakerProblem,
             inputLevel: levelShown, statistics: statistics)

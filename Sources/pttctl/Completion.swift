@@ -34,7 +34,8 @@ enum Completion {
 
     static func profiles() async -> [String] {
         safe(
-            await DaemonClient.ask(within: timeout) { try await $0.profiles().filter { $0.refusal == nil }.map(\.id) } ?? [])
+            await DaemonClient.ask(within: timeout) { try await $0.profiles().filter { $0.refusal == nil }.map(\.id) }
+                ?? [])
     }
 
     static func channels() async -> [String] {

@@ -117,7 +117,8 @@ extension Configuration {
     private static var language: SettingType<PromptLanguage> {
         let known = PromptLanguage.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
         return .text(
-            lengthMax: 35, placeholder: .english, isNot: "a language", "write one of \(known); others are spoken in English"
+            lengthMax: 35, placeholder: .english, isNot: "a language",
+            "write one of \(known); others are spoken in English"
         ) { PromptLanguage.isTag($0) ? PromptLanguage(tag: $0) : nil }
     }
 }

@@ -52,7 +52,8 @@ extension Daemon {
             identity: Identity, bus address: DBusAddress,
             systemBus systemAddress: DBusAddress, runsCommands: Bool, loop: EventLoop, disk: EventLoop
         ) async throws {
-            let channel = ChannelService(configuration: configuration.sound, loop: loop, logger: Logger(label: "pttd.channel"))
+            let channel = ChannelService(
+                configuration: configuration.sound, loop: loop, logger: Logger(label: "pttd.channel"))
             let clock = PolicyClock(configuration.policy, loop: loop)
             let records = ChannelRecords(
                 store: RestorationStore(path: state + "/channel"),

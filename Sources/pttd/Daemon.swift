@@ -131,7 +131,8 @@ actor Daemon {
             configuration,
             channels: relay.map { [ChannelMembership(configured: $0.invitation)] }
                 ?? configuration.channels.map { ChannelMembership($0) },
-            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity, bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
+            relayCarriesPushes: relay == nil, state: stateDirectory, identity: identity,
+            bus: busAddress(configuration.bus), systemBus: busAddress(configuration.blueZBus),
             runsCommands: configuration.isUsersOwn, loop: loop, disk: disk)
         // What the bus asks is held weakly by what serves it.
         self.parts = parts

@@ -36,7 +36,8 @@ import WebSockets
         #expect(configuration.link == nil)
         #expect(configuration.sound.microphone == .alsa("default"))
         #expect(configuration.sound.tail == .milliseconds(200))
-        #expect(configuration.sound.capture.microphoneStart == .automatic && configuration.sound.capture.gain == .automatic)
+        #expect(
+            configuration.sound.capture.microphoneStart == .automatic && configuration.sound.capture.gain == .automatic)
         #expect(!configuration.sound.capture.suppressesNoise && !configuration.sound.cancelsEcho)
         #expect(configuration.sound.rules.talkTimeLimit == .seconds(60))
         #expect(configuration.sound.playsTones)

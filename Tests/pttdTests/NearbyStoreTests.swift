@@ -22,7 +22,8 @@ import Testing
         func channels(_ count: Int) -> [NearbyRecord.Hosted] {
             (0..<count).map { _ in
                 NearbyRecord.Hosted(
-                    id: "\(ChannelID())", name: "Crane", token: "t", mediaKey: "k", identity: identity, transportKeys: "k",
+                    id: "\(ChannelID())", name: "Crane", token: "t", mediaKey: "k", identity: identity,
+                    transportKeys: "k",
                     port: 1)
             }
         }
