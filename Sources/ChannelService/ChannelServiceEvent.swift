@@ -69,8 +69,6 @@ public struct ChannelServiceStatistics: Hashable, Sendable {
     public var replays = 0
     /// Requests refused because too many were waiting.
     public var requestsDropped = 0
-    /// Zero of everything.
-    public init() {}
 }
 
 /// Names an observer, to end its observing.

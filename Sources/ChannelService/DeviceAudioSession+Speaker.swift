@@ -20,26 +20,15 @@ extension DeviceAudioSession {
             if tones.isEmpty { tonesFinished(heard: false) }
             return
         }
-        do throws(AudioError) {
-            try openSpeaker().play(tone)
-            tones.append(tone)
-        } catch {
-            speakerBlocked = true
-            handler?(.playbackFailed(reason: "\(error)"))
-            tonesFinished(heard: false)
-        }
+        guard let speaker = openedSpeaker() else { return tonesFinished(heard: false) }
+        speaker.play(tone)
+        tones.append(tone)
     }
 
     func play(_ prompt: PromptSound, number: UInt32) -> Bool {
         // A program that plays and records itself shares the devices with nobody.
-        guard !isForProgram, !speakerBlocked else { return false }
-        do throws(AudioError) {
-            return try openSpeaker().play(prompt, number: number)
-        } catch {
-            speakerBlocked = true
-            handler?(.playbackFailed(reason: "\(error)"))
-            return false
-        }
+        guard !isForProgram, !speakerBlocked, let speaker = openedSpeaker() else { return false }
+        return speaker.play(prompt, number: number)
     }
 
     func stopPrompt() { speaker?.stopPrompt() }
@@ -58,17 +47,12 @@ extension DeviceAudioSession {
     }
 
     func play(_ packet: ReceivedFrame, voice: Int) -> Bool {
-        guard !speakerBlocked else { return false }
-        do throws(AudioError) {
-            guard try openSpeaker().enqueue(packet, voice: voice) else { return false }
-            voicesPlaying.insert(voice)
-            if standInSpeaker != nil { recentSpeech.add(packet, voice: voice, at: .now) }
-            return true
-        } catch {
-            speakerBlocked = true
-            handler?(.playbackFailed(reason: "\(error)"))
+        guard !speakerBlocked, let speaker = openedSpeaker(), speaker.enqueue(packet, voice: voice) else {
             return false
         }
+        voicesPlaying.insert(voice)
+        if standInSpeaker != nil { recentSpeech.add(packet, voice: voice, at: .now) }
+        return true
     }
 
     var packetsHeld: Int { speaker?.packetsHeld ?? 0 }
@@ -128,6 +112,15 @@ extension DeviceAudioSession {
         }
         speaker = engine
         return engine
+    }
+
+    /// The speaker; nil when it cannot be opened, which is told.
+    private func openedSpeaker() -> PlaybackEngine? {
+        do throws(AudioError) { return try openSpeaker() } catch {
+            speakerBlocked = true
+            handler?(.playbackFailed(reason: "\(error)"))
+            return nil
+        }
     }
 
     private func received(_ event: PlaybackEvent) {

@@ -40,7 +40,6 @@ struct SoundConfigurationOptions: ParsableArguments {
 
 /// The microphones and speakers that a configuration names.
 struct ConfiguredSound: Equatable {
-    var file: String
     var microphone: AudioDevice
     var speaker: AudioDevice
     /// Those that stand in for the two.
@@ -66,7 +65,7 @@ struct ConfiguredSound: Equatable {
                 audio?.optional($0, Self.device)
             }
         }
-        (file, microphone, speaker) = (path, names[0] ?? Self.standard, names[1] ?? Self.standard)
+        (microphone, speaker) = (names[0] ?? Self.standard, names[1] ?? Self.standard)
         (fallbackMicrophone, fallbackSpeaker) = (names[2], names[3])
     }
 

@@ -25,7 +25,7 @@ struct Status: AsyncParsableCommand {
         try await options.withDaemon { daemon in
             let snapshot = await daemon.snapshot
             if json {
-                Console.say(try StatusDocument(snapshot).text())
+                Console.say(try jsonText(StatusDocument(snapshot)))
             } else {
                 for line in Self.lines(snapshot) { Console.say(line.plain(limit: 1_024)) }
             }
@@ -123,8 +123,6 @@ struct StatusDocument: Codable {
         channels = snapshot.channels.sorted { $0.key < $1.key }.map(\.value)
         accessories = snapshot.accessories.sorted { $0.key < $1.key }.map(\.value)
     }
-
-    func text() throws -> String { try jsonText(self) }
 }
 
 /// `value` as one line of JSON with sorted keys. What a terminal would take for more than signs is escaped.
