@@ -32,8 +32,7 @@ do {
             "pttd",
             [
                 "Configuration.swift", "Configuration+Audio.swift", "Configuration+Channels.swift",
-                "Configuration+Prompts.swift", "Configuration+Recordings.swift", "Configuration+Nearby.swift",
-                "Configuration+Network.swift",
+                "Configuration+Recordings.swift", "Configuration+Nearby.swift", "Configuration+Network.swift",
             ],
             [
                 "Accessories", "Audio", "BlueZ", "Bridge", "ChannelService", "Headsets", "PushToTalkCore", "Recordings",
