@@ -5,7 +5,7 @@ import CLinux
 ///
 /// It is the clock of epoll, timerfd and ALSA's `SND_PCM_TSTAMP_TYPE_MONOTONIC`, it never jumps, and it
 /// stands still while the machine sleeps. State machines get it passed in, so tests need no sleeping.
-public struct Instant: InstantProtocol, Hashable, Sendable, CustomStringConvertible {
+public struct Instant: InstantProtocol, Hashable, Sendable, BitwiseCopyable, CustomStringConvertible {
     /// Nanoseconds since the clock's origin (boot, on Linux).
     public var nanoseconds: Int64
 

@@ -193,7 +193,7 @@ import Vocabulary
         let playing = try RealTimeThread(name: "ptt-room-ear") { speaker.run() }
         let capturing = try RealTimeThread(name: "ptt-room-mic") { microphone.run() }
         let packets = try self.packets(of: farEnd(seconds: 6))
-        microphone.rings.command(.start(burst: 1, at: Instant.now.nanoseconds, afterGoAhead: false))
+        microphone.rings.command(.start(burst: 1, at: .now, afterGoAhead: false))
         let began = Instant.now
         var next = 0
         var frames: [OutgoingFrame] = []
@@ -206,7 +206,7 @@ import Vocabulary
                 _ = speaker.rings.enqueue(packet, voice: 0)
                 next += 1
                 if next == packets.count {
-                    microphone.rings.command(.stop(end: Instant.now.nanoseconds))
+                    microphone.rings.command(.stop(end: .now))
                 }
             }
             while let output = microphone.nextOutput(device: .alsa("room")) {

@@ -56,12 +56,11 @@ import Testing
         while now < start + .milliseconds(span) {
             while next < arrivals.count, start + .nanoseconds(Int64(arrivals[next].milliseconds * 1e6)) <= now {
                 let (time, sequence, isRepaired) = arrivals[next]
-                let isOpus = packets[sequence].withUnsafeBytes {
-                    renderer.insert(
-                        sequence: UInt16(sequence), timestamp: UInt32(sequence * 480), marker: sequence == 0,
-                        payload: $0,
-                        receivedAt: start + .nanoseconds(Int64(time * 1e6)), isRepaired: isRepaired)
-                }
+                let frame = ReceivedFrame(
+                    sequence: UInt16(sequence), timestamp: UInt32(sequence * 480), marker: sequence == 0,
+                    payload: packets[sequence], receivedAt: start + .nanoseconds(Int64(time * 1e6)),
+                    isRepaired: isRepaired)
+                let isOpus = frame.payload.withUnsafeBytes { renderer.insert(PacketHeader(frame), payload: $0) }
                 #expect(isOpus)
                 next += 1
                 if next == arrivals.count { renderer.end(lastSequence: UInt16(packets.count - 1)) }
@@ -192,12 +191,11 @@ import Testing
         }
         for step in 0..<400 {
             let bytes = generator.bytes(.random(in: 1...60, using: &generator))
-            bytes.withUnsafeBytes {
-                _ = renderer.insert(
-                    sequence: UInt16(truncatingIfNeeded: step + Int.random(in: -3...3, using: &generator)),
-                    timestamp: UInt32(truncatingIfNeeded: (step + 5) * 480), marker: generator.chance(1), payload: $0,
-                    receivedAt: now, isRepaired: generator.chance(10))
-            }
+            let frame = ReceivedFrame(
+                sequence: UInt16(truncatingIfNeeded: step + Int.random(in: -3...3, using: &generator)),
+                timestamp: UInt32(truncatingIfNeeded: (step + 5) * 480), marker: generator.chance(1), payload: bytes,
+                receivedAt: now, isRepaired: generator.chance(10))
+            bytes.withUnsafeBytes { _ = renderer.insert(PacketHeader(frame), payload: $0) }
             if generator.chance(1) { renderer.end(lastSequence: UInt16(truncatingIfNeeded: step + 1)) }
             if generator.chance(1) { ended += renderer.flush(at: now) ? 1 : 0 }
             render(.random(in: 0...4, using: &generator))

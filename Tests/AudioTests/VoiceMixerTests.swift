@@ -3,6 +3,7 @@ import Glibc
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 
@@ -133,11 +134,10 @@ import Testing
                 for (number, packet) in talker.packets.enumerated() {
                     let due = start + .milliseconds(talker.from + 10 * number)
                     guard due <= now, due > now - blockTime else { continue }
-                    packet.withUnsafeBytes {
-                        sound.insert(
-                            voice: talker.voice, sequence: UInt16(number), timestamp: UInt32(480 * number),
-                            marker: number == 0, payload: $0, receivedAt: now, isRepaired: false)
-                    }
+                    let frame = ReceivedFrame(
+                        sequence: UInt16(number), timestamp: UInt32(480 * number), marker: number == 0, payload: packet,
+                        receivedAt: now)
+                    packet.withUnsafeBytes { sound.insert(PacketHeader(frame), payload: $0, voice: talker.voice) }
                     if number == talker.packets.count - 1 {
                         sound.end(voice: talker.voice, lastSequence: UInt16(number))
                     }
@@ -148,11 +148,10 @@ import Testing
             }
             heard.samples += output
             while let slot = rings.next() {
-                switch slot.kind {
-                case .began: heard.told.append("began \(slot.voice)")
-                case .ended:
-                    let end = PlaybackEnd(rawValue: slot.end).map { "\($0)" } ?? "?"
-                    heard.told.append("\(end) \(slot.voice): \(slot.counts.played)")
+                switch slot {
+                case .began(let voice, _, _, _, _): heard.told.append("began \(voice)")
+                case .ended(let voice, _, let end, let counts, _):
+                    heard.told.append("\(end) \(voice): \(counts.played)")
                 default: break
                 }
             }

@@ -61,11 +61,7 @@ import Vocabulary
             for action in actions {
                 switch action {
                 case .play(let packet, _):
-                    _ = packet.payload.withUnsafeBytes {
-                        renderer.insert(
-                            sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker, payload: $0,
-                            receivedAt: packet.receivedAt, isRepaired: packet.isRepaired)
-                    }
+                    _ = packet.payload.withUnsafeBytes { renderer.insert(PacketHeader(packet), payload: $0) }
                 case .endPlayback(let last, _): renderer.end(lastSequence: last)
                 case .setParticipant, .dropPlayback: break
                 }

@@ -74,7 +74,7 @@ final class CaptureBurst {
         watch?.begin(at: now)
         lost.begin()
         if case .goOn(let finished) = result {
-            putEnd(of: finished, .restarted)
+            rings.put(.ended(burst: finished, .restarted))
             if let first = machine.firstSampleAt { announce(first) }
         }
         return result
@@ -97,7 +97,7 @@ final class CaptureBurst {
         machine.ended(deviceOpen: deviceOpen)
         precondition(!machine.isRunning)
         framer.end()
-        putEnd(of: burst, reason)
+        rings.put(.ended(burst: burst, reason))
     }
 
     // MARK: Samples
@@ -162,12 +162,10 @@ final class CaptureBurst {
         case .wait: return nil
         case .tell(let really):
             hasHeard = true
-            var slot = CaptureSlot(kind: .hears)
-            slot.burst = machine.burst
-            slot.isHearing = really
-            slot.span = (now - machine.requestedAt).nanoseconds
-            slot.time = hearing.settledAfter?.nanoseconds ?? -1
-            rings.put(slot)
+            rings.put(
+                .hears(
+                    burst: machine.burst, after: now - machine.requestedAt, really: really,
+                    settledAfter: hearing.settledAfter))
             return nil
         case .pass(let dropping): return dropping
         }
@@ -197,43 +195,23 @@ final class CaptureBurst {
     private func tell(_ outcome: MicrophoneWatch.Outcome?) -> Bool {
         switch outcome {
         case nil, .nothing: break
-        case .fellSilent: putSound(.fellSilent)
-        case .heardAgain: putSound(.heardAgain)
+        case .fellSilent: rings.put(.fellSilent(burst: machine.burst))
+        case .heardAgain: rings.put(.heardAgain(burst: machine.burst))
         case .dead: return true
         }
         return false
     }
 
-    private func putSound(_ kind: CaptureSlot.Kind) {
-        var slot = CaptureSlot(kind: kind)
-        slot.burst = machine.burst
-        rings.put(slot)
-    }
-
     private func put(_ frame: SpeechFramer.Frame) {
-        var slot = CaptureSlot(kind: .frame)
-        slot.burst = machine.burst
-        slot.isFirst = frame.isFirst
-        slot.isLast = frame.isLast
-        slot.level = frame.level
-        slot.position = UInt32(truncatingIfNeeded: frame.position)
-        slot.time = ((machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(frame.position)).nanoseconds
-        let length = max(0, Int(frame.length))
-        rings.put(slot, frame: UnsafeRawBufferPointer(rebasing: framer.packet[..<length]), took: frame.took)
+        let slot = CaptureSlot.frame(
+            capturedAt: (machine.firstSampleAt ?? .now) + CaptureStateMachine.duration(frame.position),
+            position: UInt32(truncatingIfNeeded: frame.position), burst: machine.burst, isFirst: frame.isFirst,
+            isLast: frame.isLast, level: frame.level)
+        let payload = UnsafeRawBufferPointer(rebasing: framer.packet[..<max(0, Int(frame.length))])
+        rings.put(slot, frame: payload, isLast: frame.isLast, took: frame.took)
     }
 
     private func announce(_ first: Instant) {
-        var slot = CaptureSlot(kind: .began)
-        slot.burst = machine.burst
-        slot.time = first.nanoseconds
-        slot.span = (first - machine.requestedAt).nanoseconds
-        rings.put(slot)
-    }
-
-    private func putEnd(of burst: UInt32, _ reason: CaptureEnd) {
-        var slot = CaptureSlot(kind: .ended)
-        slot.burst = burst
-        slot.end = reason.rawValue
-        rings.put(slot)
+        rings.put(.began(burst: machine.burst, firstSampleAt: first, after: first - machine.requestedAt))
     }
 }

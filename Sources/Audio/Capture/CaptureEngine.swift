@@ -80,14 +80,13 @@ public final class CaptureEngine: Sendable {
     @discardableResult
     public func start(_ start: CaptureStart = .atOnce) -> UInt32 {
         let burst = nextBurst.wrappingAdd(1, ordering: .relaxed).oldValue
-        worker.rings.command(
-            .start(burst: burst, at: Instant.now.nanoseconds, afterGoAhead: start == .afterGoAhead))
+        worker.rings.command(.start(burst: burst, at: .now, afterGoAhead: start == .afterGoAhead))
         return burst
     }
 
     /// The answer to `CaptureOutput.hears`: the burst begins with the sound at the microphone at `instant`, when the
     /// go-ahead tone sounds.
-    public func goAhead(from instant: Instant) { worker.rings.command(.goAhead(from: instant.nanoseconds)) }
+    public func goAhead(from instant: Instant) { worker.rings.command(.goAhead(from: instant)) }
 
     /// Listeners miss `percent` (0…100) of the packets: from the next frame on the encoder prepares for it. From any
     /// thread, at any time; it holds for later bursts too.
@@ -95,7 +94,7 @@ public final class CaptureEngine: Sendable {
 
     /// Ends the burst `tail` from now: the last 10 ms fade out, the last frame is flagged, the device stops.
     public func stop(tail: Duration = CaptureEngine.tailDefault) {
-        worker.rings.command(.stop(end: (Instant.now + max(.zero, tail)).nanoseconds))
+        worker.rings.command(.stop(end: .now + max(.zero, tail)))
     }
 
     /// Ends the burst at once, without tail and without a last frame; what was captured and not encoded is erased.

@@ -75,7 +75,7 @@ public enum MicrophoneStart: String, Sendable, CaseIterable {
 }
 
 /// Why a burst of captured speech is over.
-public enum CaptureEnd: UInt8, Sendable {
+public enum CaptureEnd: Sendable, BitwiseCopyable {
     /// Stopped, and the tail was captured.
     case stopped
     /// `start()` was called before the end of the tail: a new burst continues from here.

@@ -1,6 +1,53 @@
 // The rings between the owner of a microphone and its thread: commands in, frames and events out, statistics.
 import MonotonicTime
 import Synchronization
+import Vocabulary
+
+/// What `CaptureEngine` asks of its thread.
+enum CaptureCommand: BitwiseCopyable {
+    case prepare
+    case unprepare
+    case start(burst: UInt32, at: Instant, afterGoAhead: Bool)
+    case goAhead(from: Instant)
+    case stop(end: Instant)
+    case abort
+}
+
+/// One slot of the ring of outputs: a `CaptureOutput` without what has to be allocated. A frame's payload is the slot's.
+enum CaptureSlot: BitwiseCopyable {
+    case prepared(took: Duration)
+    case hears(burst: UInt32, after: Duration, really: Bool, settledAfter: Duration?)
+    case began(burst: UInt32, firstSampleAt: Instant, after: Duration)
+    case frame(
+        capturedAt: Instant, position: UInt32, burst: UInt32, isFirst: Bool, isLast: Bool, level: Float)
+    case fellSilent(burst: UInt32)
+    case heardAgain(burst: UInt32)
+    case lost(AudioFault)
+    case resumed(gap: Duration)
+    case ended(burst: UInt32, CaptureEnd)
+    case failed(AudioFault)
+
+    /// The slot as the owner sees it. Allocates: for the owner's thread.
+    func output(payload: UnsafeRawBufferPointer, frameSamples: Int, device: AudioDevice) -> CaptureOutput {
+        switch self {
+        case .prepared(let took): .prepared(took: took)
+        case .hears(let burst, let after, let really, let settledAfter):
+            .hears(burst: burst, after: after, really: really, settledAfter: settledAfter)
+        case .began(let burst, let first, let after): .began(burst: burst, firstSampleAt: first, after: after)
+        case .frame(let capturedAt, let position, let burst, let isFirst, let isLast, let level):
+            .frame(
+                OutgoingFrame(
+                    payload: Array(payload), samples: UInt32(clamping: frameSamples), capturedAt: capturedAt,
+                    position: position, burst: burst, isFirst: isFirst, isLast: isLast, level: level))
+        case .fellSilent(let burst): .fellSilent(burst: burst)
+        case .heardAgain(let burst): .heardAgain(burst: burst)
+        case .lost(let fault): .lost(AudioError(fault, device: device))
+        case .resumed(let gap): .resumed(gap: gap)
+        case .ended(let burst, let reason): .ended(burst: burst, reason)
+        case .failed(let fault): .failed(AudioError(fault, device: device))
+        }
+    }
+}
 
 /// Two rings, two descriptors and the counts. Nothing in it blocks, allocates or locks, but `next`, which is the owner's.
 final class CaptureRings: Sendable {
@@ -86,9 +133,9 @@ final class CaptureRings: Sendable {
     }
 
     /// Puts out a frame that took `time` to make; one without payload was not made.
-    func put(_ slot: CaptureSlot, frame: UnsafeRawBufferPointer, took time: Duration) {
+    func put(_ slot: CaptureSlot, frame: UnsafeRawBufferPointer, isLast: Bool, took time: Duration) {
         encoding.add(time.nanoseconds, ordering: .relaxed)
-        if frame.count > 0, outputs.push(slot, frame, reserve: slot.isLast ? 0 : Self.outputsReserve) {
+        if frame.count > 0, outputs.push(slot, frame, reserve: isLast ? 0 : Self.outputsReserve) {
             framesOut.add(1, ordering: .relaxed)
             outputReady.signal()
         } else {

@@ -58,10 +58,9 @@ final class CaptureWorker: @unchecked Sendable {
             switch command {
             case .prepare: if burst.wantsPreparing() { _ = open() }
             case .unprepare: if burst.unprepare() { source.close() }
-            case .start(let number, let at, let afterGoAhead):
-                start(number, afterGoAhead: afterGoAhead, at: Instant(nanoseconds: at))
-            case .goAhead(let from): burst.goAhead(from: Instant(nanoseconds: from))
-            case .stop(let end): go(on: burst.stop(end: Instant(nanoseconds: end)))
+            case .start(let number, let at, let afterGoAhead): start(number, afterGoAhead: afterGoAhead, at: at)
+            case .goAhead(let from): burst.goAhead(from: from)
+            case .stop(let end): go(on: burst.stop(end: end))
             case .abort: if burst.isRunning { end(.aborted) }
             }
         }
@@ -89,9 +88,7 @@ final class CaptureWorker: @unchecked Sendable {
         }
         burst.opened()
         recoveriesSeen = source.recoveries
-        var slot = CaptureSlot(kind: .prepared)
-        slot.span = (Instant.now - began).nanoseconds
-        rings.put(slot)
+        rings.put(.prepared(took: .now - began))
         return true
     }
 
@@ -118,7 +115,8 @@ final class CaptureWorker: @unchecked Sendable {
         var isBroken = false
         if case .isBack(let gap) = recovery.handle(.flowed, at: first) {
             isBroken = true
-            tellBack(after: gap)
+            rings.put(.resumed(gap: gap))
+            if burst.hasBegun { rings.returned() }
         }
         if source.recoveries != recoveriesSeen {
             if !isBroken, burst.hasBegun { rings.overran(source.recoveries - recoveriesSeen) }
@@ -154,18 +152,18 @@ final class CaptureWorker: @unchecked Sendable {
         guard burst.isRunning else {
             source.close()
             _ = burst.unprepare()
-            tell(.failed, fault)
+            rings.put(.failed(fault))
             return
         }
         if case .wait(let isFirst) = recovery.handle(.failed(fault), at: .now) {
             source.close()
             burst.deviceLost()
-            if isFirst { tell(.lost, fault) }
+            if isFirst { rings.put(.lost(fault)) }
             return
         }
         burst.finish()
         source.close()
-        tell(.failed, fault)
+        rings.put(.failed(fault))
         end(.deviceFailed, deviceOpen: false)
     }
 
@@ -183,18 +181,5 @@ final class CaptureWorker: @unchecked Sendable {
             return
         }
         runDevice()
-    }
-
-    private func tell(_ kind: CaptureSlot.Kind, _ fault: AudioFault) {
-        var slot = CaptureSlot(kind: kind)
-        slot.fault = fault
-        rings.put(slot)
-    }
-
-    private func tellBack(after gap: Duration) {
-        var slot = CaptureSlot(kind: .resumed)
-        slot.span = gap.nanoseconds
-        rings.put(slot)
-        if burst.hasBegun { rings.returned() }
     }
 }

@@ -30,7 +30,7 @@ public struct PlaybackConfiguration: Sendable {
 }
 
 /// Why a received burst is over.
-public enum PlaybackEnd: UInt8, Sendable {
+public enum PlaybackEnd: Sendable, BitwiseCopyable {
     /// All of it was played, up to the last sequence number that `end` named.
     case complete
     /// Nothing came any more, and no end was named (or not all up to it).
@@ -210,11 +210,10 @@ public final class PlaybackEngine: Sendable {
     public func drain(_ handler: (PlaybackEvent) -> Void) {
         worker.rings.eventReady.clear()
         while let slot = worker.rings.next() {
-            guard let event = slot.event(device: device) else {
-                logger.notice(
-                    "speaker recovered", metadata: ["gap_ms": "\(Duration.nanoseconds(slot.span).milliseconds)"])
-                continue
+            if case .resumed(let gap) = slot {
+                logger.notice("speaker recovered", metadata: ["gap_ms": "\(gap.milliseconds)"])
             }
+            guard let event = slot.event(device: device) else { continue }
             if case .promptEnded(let number) = event { worker.rings.ended(prompt: number) }
             log(event)
             handler(event)

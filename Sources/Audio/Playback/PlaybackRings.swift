@@ -3,9 +3,23 @@ import MonotonicTime
 import Synchronization
 import Vocabulary
 
+/// A received frame but for its payload.
+struct PacketHeader: BitwiseCopyable {
+    var sequence: UInt16
+    var timestamp: UInt32
+    var marker: Bool
+    var receivedAt: Instant
+    var isRepaired: Bool
+
+    init(_ frame: ReceivedFrame) {
+        (sequence, timestamp, marker) = (frame.sequence, frame.timestamp, frame.marker)
+        (receivedAt, isRepaired) = (frame.receivedAt, frame.isRepaired)
+    }
+}
+
 /// What the owner puts into the playback ring. A packet's payload is the slot's.
 enum PlaybackCommand: BitwiseCopyable {
-    case packet(voice: UInt8, sequence: UInt16, timestamp: UInt32, marker: Bool, receivedAt: Int64, isRepaired: Bool)
+    case packet(voice: UInt8, PacketHeader)
     case end(voice: UInt8, lastSequence: UInt16)
     case flush
     case flushVoice(UInt8)
@@ -15,43 +29,32 @@ enum PlaybackCommand: BitwiseCopyable {
     case prepare
 }
 
-/// One slot of the ring of events.
-struct PlaybackSlot: BitwiseCopyable {
-    enum Kind: UInt8, BitwiseCopyable {
-        case prepared, began, ended, toneBegan, toneEnded, promptEnded, lost, resumed, failed
-    }
-
-    var kind: Kind
-    var voice: UInt8 = 0
-    var tone = Tone.microphoneOn
-    var end = PlaybackEnd.complete.rawValue
-    var fault = AudioFault(.open, 0)
-    /// The burst, or the number of the prompt.
-    var burst: UInt32 = 0
-    var time: Int64 = 0
-    var span: Int64 = 0
-    var receivedAt: Int64 = 0
-    var counts = PlaybackStatistics()
+/// One slot of the ring of events: a `PlaybackEvent` without what has to be allocated.
+enum PlaybackSlot: BitwiseCopyable {
+    case prepared(took: Duration)
+    case began(voice: UInt8, burst: UInt32, firstSampleAt: Instant, delay: Duration, receivedAt: Instant)
+    case ended(voice: UInt8, burst: UInt32, PlaybackEnd, PlaybackStatistics, lastSampleAt: Instant)
+    case toneBegan(Tone, firstSampleAt: Instant)
+    case toneEnded(Tone, lastSampleAt: Instant)
+    case promptEnded(number: UInt32)
+    case lost(AudioFault)
+    case resumed(gap: Duration)
+    case failed(AudioFault)
 
     /// The slot as the owner sees it; nil for what is only logged. Allocates: for the owner's thread.
     func event(device: AudioDevice) -> PlaybackEvent? {
-        let time = Instant(nanoseconds: time)
-        return switch kind {
-        case .prepared: .prepared(took: .nanoseconds(span))
-        case .began:
-            .began(
-                voice: Int(voice), burst: burst, firstSampleAt: time, delay: .nanoseconds(span),
-                receivedAt: Instant(nanoseconds: receivedAt))
-        case .ended:
-            .ended(
-                voice: Int(voice), burst: burst, PlaybackEnd(rawValue: end) ?? .deviceFailed, counts, lastSampleAt: time
-            )
-        case .toneBegan: .toneBegan(tone, firstSampleAt: time)
-        case .toneEnded: .toneEnded(tone, lastSampleAt: time)
-        case .promptEnded: .promptEnded(number: burst)
-        case .lost: .lost(AudioError(fault, device: device))
+        switch self {
+        case .prepared(let took): .prepared(took: took)
+        case .began(let voice, let burst, let first, let delay, let receivedAt):
+            .began(voice: Int(voice), burst: burst, firstSampleAt: first, delay: delay, receivedAt: receivedAt)
+        case .ended(let voice, let burst, let reason, let counts, let last):
+            .ended(voice: Int(voice), burst: burst, reason, counts, lastSampleAt: last)
+        case .toneBegan(let tone, let first): .toneBegan(tone, firstSampleAt: first)
+        case .toneEnded(let tone, let last): .toneEnded(tone, lastSampleAt: last)
+        case .promptEnded(let number): .promptEnded(number: number)
+        case .lost(let fault): .lost(AudioError(fault, device: device))
         case .resumed: nil
-        case .failed: .failed(AudioError(fault, device: device))
+        case .failed(let fault): .failed(AudioError(fault, device: device))
         }
     }
 }
@@ -101,9 +104,7 @@ final class PlaybackRings: Sendable {
     // MARK: The owner's side
 
     func enqueue(_ packet: ReceivedFrame, voice: UInt8) -> Bool {
-        let command = PlaybackCommand.packet(
-            voice: voice, sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker,
-            receivedAt: packet.receivedAt.nanoseconds, isRepaired: packet.isRepaired)
+        let command = PlaybackCommand.packet(voice: voice, PacketHeader(packet))
         let taken = packet.payload.withUnsafeBytes { commands.push(command, $0, reserve: Self.commandsReserve) }
         if !taken { refused.add(1, ordering: .relaxed) }
         wake.signal()

@@ -5,7 +5,7 @@ import Vocabulary
 /// The sound of a speaker, without the speaker. Confined to the playback thread; allocates nothing after `init`.
 final class PlaybackSound {
     private let rings: PlaybackRings
-    private let voices: [PlaybackVoice]
+    private let voices: [SpeechRenderer]
     private let mixer = VoiceMixer(capacity: playbackBlock)
     private var tones: TonePlayer
     private var prompt = PromptPlayer()
@@ -17,7 +17,7 @@ final class PlaybackSound {
 
     init(_ rings: PlaybackRings, speech: [SpeechRenderer], toneVolume: Float) {
         self.rings = rings
-        voices = speech.map(PlaybackVoice.init)
+        voices = speech
         tones = TonePlayer(volume: toneVolume)
     }
 
@@ -30,18 +30,12 @@ final class PlaybackSound {
     // MARK: In
 
     /// Takes a packet.
-    func insert(
-        voice: Int, sequence: UInt16, timestamp: UInt32, marker: Bool, payload: UnsafeRawBufferPointer,
-        receivedAt: Instant, isRepaired: Bool
-    ) {
-        let isOpus = voices[voice].insert(
-            sequence: sequence, timestamp: timestamp, marker: marker, payload: payload, receivedAt: receivedAt,
-            isRepaired: isRepaired)
-        if !isOpus { publish() }
+    func insert(_ packet: PacketHeader, payload: UnsafeRawBufferPointer, voice: Int) {
+        if !voices[voice].insert(packet, payload: payload) { publish() }
     }
 
     /// The burst on a voice ends with this packet.
-    func end(voice: Int, lastSequence: UInt16) { voices[voice].speech.end(lastSequence: lastSequence) }
+    func end(voice: Int, lastSequence: UInt16) { voices[voice].end(lastSequence: lastSequence) }
 
     /// Begins a tone.
     func play(_ tone: Tone) {
@@ -50,7 +44,7 @@ final class PlaybackSound {
 
     /// Begins a prompt.
     func play(prompt samples: UnsafePointer<Float>, count: Int, number: UInt32) {
-        if let replaced = prompt.play(samples, count: count, number: number) { tellEnd(prompt: replaced) }
+        if let replaced = prompt.play(samples, count: count, number: number) { rings.put(.promptEnded(number: replaced)) }
     }
 
     /// Lets the prompt fade out.
@@ -59,15 +53,15 @@ final class PlaybackSound {
     /// Drops all sound that is waiting. With a `reason`, the end of its bursts is reported.
     func discard(_ reason: PlaybackEnd? = nil) {
         counts.dropped += tones.drop()
-        if let ended = prompt.drop() { tellEnd(prompt: ended) }
+        if let ended = prompt.drop() { rings.put(.promptEnded(number: ended)) }
         for voice in voices.indices { discard(voice: voice, reason) }
     }
 
     /// Drops all that was to be heard on a voice.
     func discard(voice: Int, _ reason: PlaybackEnd?) {
-        let burst = voices[voice].speech.jitter.burst
+        let burst = voices[voice].jitter.burst
         let now = Instant.now
-        let wasBurst = voices[voice].speech.flush(at: now)
+        let wasBurst = voices[voice].flush(at: now)
         publish()
         if let reason, wasBurst { tellEnd(reason, voice: voice, burst: burst, at: now) }
     }
@@ -97,35 +91,33 @@ final class PlaybackSound {
         let speakerPartsPerMillion = -speakerClock.partsPerMillion
         mixer.mix(voices.count, into: block, count: playbackBlock) { number, output in
             guard !voices[number].isIdle else { return false }
-            voices[number].speech.speakerPartsPerMillion = speakerPartsPerMillion
+            voices[number].speakerPartsPerMillion = speakerPartsPerMillion
             // Speech is due by the clock of a queue that is full: a thread that is late has to write what was due before.
             render(voice: number, into: output, heardAt: heardAt, delay: delay, at: now - shortfall)
             return true
         }
         tones.mix(into: block, count: playbackBlock) { event in
             switch event {
-            case .began(let tone): tell(.toneBegan, tone, at: heardAt)
+            case .began(let tone): rings.put(.toneBegan(tone, firstSampleAt: heardAt))
             case .ended(let tone):
-                tell(.toneEnded, tone, at: heardAt + CaptureStateMachine.duration(Int64(playbackBlock)))
+                let end = heardAt + CaptureStateMachine.duration(Int64(playbackBlock))
+                rings.put(.toneEnded(tone, lastSampleAt: end))
             }
         }
-        if let ended = prompt.mix(into: block, count: playbackBlock) { tellEnd(prompt: ended) }
+        if let ended = prompt.mix(into: block, count: playbackBlock) { rings.put(.promptEnded(number: ended)) }
         samplesRendered += Int64(playbackBlock)
     }
 
     private func render(
         voice: Int, into output: UnsafeMutablePointer<Float>, heardAt: Instant, delay: Duration, at now: Instant
     ) {
-        voices[voice].speech.render(into: output, count: playbackBlock, at: now) { event in
+        voices[voice].render(into: output, count: playbackBlock, at: now) { event in
             switch event {
             case .began(let burst, let receivedAt, let offset):
-                var slot = PlaybackSlot(kind: .began)
-                slot.voice = UInt8(voice)
-                slot.burst = burst
-                slot.time = (heardAt + CaptureStateMachine.duration(Int64(offset))).nanoseconds
-                slot.span = delay.nanoseconds
-                slot.receivedAt = receivedAt.nanoseconds
-                rings.put(slot)
+                let first = heardAt + CaptureStateMachine.duration(Int64(offset))
+                rings.put(
+                    .began(
+                        voice: UInt8(voice), burst: burst, firstSampleAt: first, delay: delay, receivedAt: receivedAt))
             case .ended(let reason, let burst, let offset):
                 tellEnd(
                     reason, voice: voice, burst: burst,
@@ -148,26 +140,8 @@ final class PlaybackSound {
         rings.publish(sum)
     }
 
-    private func tellEnd(prompt number: UInt32) {
-        var slot = PlaybackSlot(kind: .promptEnded)
-        slot.burst = number
-        rings.put(slot)
-    }
-
-    private func tell(_ kind: PlaybackSlot.Kind, _ tone: Tone, at time: Instant) {
-        var slot = PlaybackSlot(kind: kind)
-        slot.tone = tone
-        slot.time = time.nanoseconds
-        rings.put(slot)
-    }
-
     private func tellEnd(_ reason: PlaybackEnd, voice: Int, burst: UInt32, at time: Instant) {
-        var slot = PlaybackSlot(kind: .ended)
-        slot.voice = UInt8(voice)
-        slot.burst = burst
-        slot.end = reason.rawValue
-        slot.time = time.nanoseconds
-        slot.counts = voices[voice].countsOfBurst(counts)
-        rings.put(slot)
+        let counts = voices[voice].countsOfBurst(counts)
+        rings.put(.ended(voice: UInt8(voice), burst: burst, reason, counts, lastSampleAt: time))
     }
 }

@@ -68,10 +68,7 @@ final class PlaybackWorker: @unchecked Sendable {
     private func takeCommands() {
         rings.takeCommands { command, payload in
             switch command {
-            case .packet(let voice, let sequence, let timestamp, let marker, let receivedAt, let isRepaired):
-                sound.insert(
-                    voice: Int(voice), sequence: sequence, timestamp: timestamp, marker: marker, payload: payload,
-                    receivedAt: Instant(nanoseconds: receivedAt), isRepaired: isRepaired)
+            case .packet(let voice, let packet): sound.insert(packet, payload: payload, voice: Int(voice))
             case .end(let voice, let lastSequence): sound.end(voice: Int(voice), lastSequence: lastSequence)
             case .flush: sound.discard(.flushed)
             case .flushVoice(let voice): sound.discard(voice: Int(voice), .flushed)
@@ -91,7 +88,7 @@ final class PlaybackWorker: @unchecked Sendable {
             sink.close()
             // One that another program holds now may be free when it is wanted.
             if !error.isBusy { retryAt = .now + Self.retryAfter }
-            tell(.failed, error)
+            rings.put(.failed(error))
         }
     }
 
@@ -100,9 +97,7 @@ final class PlaybackWorker: @unchecked Sendable {
         let began = Instant.now
         try sink.open()
         isOpen = true
-        var slot = PlaybackSlot(kind: .prepared)
-        slot.span = (Instant.now - began).nanoseconds
-        rings.put(slot)
+        rings.put(.prepared(took: .now - began))
     }
 
     private func startDevice() {
@@ -144,7 +139,10 @@ final class PlaybackWorker: @unchecked Sendable {
         }
         lastWriteAt = .now
         stall.moved(at: lastWriteAt)
-        if case .isBack(let gap) = recovery.handle(.flowed, at: lastWriteAt) { tellBack(after: gap) }
+        if case .isBack(let gap) = recovery.handle(.flowed, at: lastWriteAt) {
+            sound.ranEmpty(1)
+            rings.put(.resumed(gap: gap))
+        }
         countUnderruns()
         sound.publish()
         if !sound.isIdle {
@@ -179,13 +177,13 @@ final class PlaybackWorker: @unchecked Sendable {
     private func failed(_ fault: AudioFault) {
         closeDevice()
         if case .wait(let isFirst) = recovery.handle(.failed(fault), at: .now) {
-            if isFirst { tell(.lost, fault) }
+            if isFirst { rings.put(.lost(fault)) }
             return
         }
         rings.isRunning = false
         _ = recovery.handle(.ended, at: .now)
         retryAt = .now + Self.retryAfter
-        tell(.failed, fault)
+        rings.put(.failed(fault))
         sound.discard(.deviceFailed)
     }
 
@@ -194,18 +192,5 @@ final class PlaybackWorker: @unchecked Sendable {
         guard !sound.isIdle else { return stopDevice() }
         guard .now >= next || rings.wait(until: next) else { return }
         if recovery.handle(.due, at: .now) == .open { startDevice() }
-    }
-
-    private func tell(_ kind: PlaybackSlot.Kind, _ fault: AudioFault) {
-        var slot = PlaybackSlot(kind: kind)
-        slot.fault = fault
-        rings.put(slot)
-    }
-
-    private func tellBack(after gap: Duration) {
-        sound.ranEmpty(1)
-        var slot = PlaybackSlot(kind: .resumed)
-        slot.span = gap.nanoseconds
-        rings.put(slot)
     }
 }

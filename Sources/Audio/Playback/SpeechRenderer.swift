@@ -3,7 +3,7 @@ import Glibc
 // correction.
 import MonotonicTime
 
-/// What the playback thread does for speech, without thread or device. Allocates in `init` only.
+/// What the playback thread does for the speech of one voice, without thread or device. Allocates in `init` only.
 final class SpeechRenderer {
     /// What a block begins or ends, `offset` samples from its start.
     enum Event {
@@ -21,6 +21,7 @@ final class SpeechRenderer {
     private let drift: DriftCorrector
     /// How much faster than this machine's clock the speaker's runs, in parts per million.
     var speakerPartsPerMillion = 0.0
+    private var countsAtBurst = PlaybackStatistics()
 
     init(_ settings: JitterBufferSettings, decoder: OpusDecoder) throws(AudioError) {
         jitter = JitterBufferStateMachine(settings)
@@ -40,15 +41,25 @@ final class SpeechRenderer {
         return counts
     }
 
-    /// Takes a packet; `false` when it is no Opus packet, which is not counted here.
-    func insert(
-        sequence: UInt16, timestamp: UInt32, marker: Bool, payload: UnsafeRawBufferPointer, receivedAt: Instant,
-        isRepaired: Bool
-    ) -> Bool {
-        guard let samples = OpusDecoder.samples(in: payload) else { return false }
+    /// What was counted since the burst before.
+    ///
+    /// - Parameter shared: What is counted for all voices together.
+    func countsOfBurst(_ shared: PlaybackStatistics) -> PlaybackStatistics {
+        var counted = statistics
+        counted.add(shared)
+        defer { countsAtBurst = counted }
+        return counted.since(countsAtBurst)
+    }
+
+    /// Takes a packet; `false` when it is no Opus packet.
+    func insert(_ packet: PacketHeader, payload: UnsafeRawBufferPointer) -> Bool {
+        guard let samples = OpusDecoder.samples(in: payload) else {
+            jitter.statistics.malformed += 1
+            return false
+        }
         _ = jitter.insert(
-            sequence: sequence, timestamp: timestamp, marker: marker, samples: samples, payload: payload,
-            receivedAt: receivedAt, isRepaired: isRepaired)
+            sequence: packet.sequence, timestamp: packet.timestamp, marker: packet.marker, samples: samples,
+            payload: payload, receivedAt: packet.receivedAt, isRepaired: packet.isRepaired)
         return true
     }
 
