@@ -3,6 +3,7 @@ import Glibc
 import MonotonicTime
 import TestSupport
 import Testing
+import Vocabulary
 
 @testable import Audio
 

@@ -124,7 +124,7 @@ public final class SoundCheck: Sendable {
         guard goesOn else { return [] }
         try source.start()
         var report = SoundDeviceReport()
-        report.form = Self.form(of: source, microphone)
+        report.form = source.form
         var levels = SoundLevels()
         var sound: [Float] = []
         sound.reserveCapacity(samplesWanted)
@@ -157,14 +157,6 @@ public final class SoundCheck: Sendable {
         guard goesOn else { return [] }
         handler(.heard(levels, report))
         return levels.verdict == .silence || levels.verdict == .nothing ? [] : sound
-    }
-
-    private static func form(of source: any CaptureSource, _ device: AudioDevice) -> SoundDeviceForm? {
-        if let card = source as? ALSACapture { return card.form }
-        guard case .wav(let path) = device, let reader = try? WAVReader(path: path, framesPerRead: 1) else {
-            return nil
-        }
-        return SoundDeviceForm(rate: reader.rate, channels: reader.channels)
     }
 
     // MARK: The speaker
@@ -204,8 +196,7 @@ public final class SoundCheck: Sendable {
             position += playbackBlock
         }
         report.interruptions = sink.underruns
-        // A WAV file is written in the one form there is.
-        report.form = (sink as? ALSAPlayback)?.form ?? SoundDeviceForm(rate: audioClockRate, channels: 1)
+        report.form = sink.form
         sink.stop()
         sink.close()
         return goesOn ? report : nil

@@ -4,7 +4,7 @@ import Glibc
 import MonotonicTime
 
 /// A microphone of ALSA, at whatever rate and with as many channels as it gives.
-final class ALSACapture: CaptureSource {
+final class ALSACapture: ALSADevice, CaptureSource {
     /// How much the device may hold while the thread is late. It adds no latency.
     private static let bufferMicroseconds = 200_000
     /// PipeWire hands over up to 8,192 frames (170 ms) at once.
@@ -13,44 +13,18 @@ final class ALSACapture: CaptureSource {
     /// The most frames that one read takes: 20 ms at the highest rate.
     private static let readFramesMax = Resampler.rateMax / 50
 
-    private let name: String
-    private let period: Duration
-    private var pcm: ALSAPCM?
-    /// Corked, a server captures nothing for it (I1).
-    private var resting = RestingStream(span: RestingStream.microphoneSpan)
-    private var resampler: Resampler?
-    /// What was read, as bytes of the device; and as mono at the device's rate.
-    private let bytes: UnsafeMutableRawPointer
-    private let native: UnsafeMutablePointer<Float>
     private(set) var recoveries = 0
     private var taken = MovedFrames(rate: audioClockRate, at: .zero)
 
     init(name: String, period: Duration) {
-        self.name = name
-        self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
-        bytes = .allocate(byteCount: Self.readFramesMax * SampleFormat.channelsMax * 4, alignment: 16)
-        // ALSA's null PCM writes nothing: what else was there would be sent.
-        bytes.initializeMemory(as: UInt8.self, repeating: 0, count: Self.readFramesMax * SampleFormat.channelsMax * 4)
-        native = .allocate(capacity: Self.readFramesMax)
-        LockedMemory.lock(bytes, Self.readFramesMax * SampleFormat.channelsMax * 4)
-        LockedMemory.lock(native, Self.readFramesMax * MemoryLayout<Float>.stride)
-    }
-
-    deinit {
-        bytes.deallocate()
-        native.deallocate()
+        // Corked, a server captures nothing for it (I1).
+        super.init(
+            name: name, period: period, SND_PCM_STREAM_CAPTURE, restSpan: RestingStream.microphoneSpan,
+            framesMax: Self.readFramesMax)
     }
 
     // 4 kHz, the lowest rate, becomes twelve times as many samples.
     var readMax: Int { Self.readFramesMax * 12 + 2 }
-
-    func open() throws(AudioFault) {
-        guard pcm == nil else { return }
-        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_CAPTURE)
-        pcm = opened
-        // A card stands still until it is started; a server might not (I1), so it is configured by `start`.
-        if !opened.isServer { try configure(opened) }
-    }
 
     func start() throws(AudioFault) {
         try open()
@@ -63,7 +37,7 @@ final class ALSACapture: CaptureSource {
         if result < 0 { throw AudioFault(.start, result) }
     }
 
-    private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
+    override func configure(_ pcm: ALSAPCM) throws(AudioFault) {
         try pcm.configure(
             periodMicroseconds: Int(period.nanoseconds / 1000),
             bufferMicroseconds: pcm.isPreparedAgain ? Self.serverBufferMicroseconds : Self.bufferMicroseconds)
@@ -112,19 +86,13 @@ final class ALSACapture: CaptureSource {
         recoveries += 1
         if pcm.isServer {
             // Its plug-in miscounts a stream that is prepared again.
-            pcm.close()
-            forget()
+            closeHandle()
             try start()
         } else {
             try pcm.recover(from: error)
             let result = snd_pcm_start(pcm.handle)
             if result < 0 { throw AudioFault(.resume, result) }
         }
-    }
-
-    /// What the device agreed to; nil before it is configured.
-    var form: SoundDeviceForm? {
-        pcm.flatMap { $0.isConfigured ? SoundDeviceForm(rate: $0.rate, channels: $0.channels) : nil }
     }
 
     var nextSampleTime: Instant {
@@ -134,33 +102,5 @@ final class ALSACapture: CaptureSource {
         if snd_pcm_delay(pcm.handle, &waiting) < 0 { waiting = 0 }
         let frames = min(max(0, waiting), pcm.rate)
         return .now - .nanoseconds(frames * 1_000_000_000 / pcm.rate)
-    }
-
-    func stop() {
-        guard let pcm else { return }
-        if pcm.isServer {
-            // The next stream comes from a new handle, which is quicker and has no history.
-            resting.keep(pcm, at: .now)
-            forget()
-            try? open()
-        } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
-            // The next start opens it and says what is wrong.
-            close()
-        }
-    }
-
-    func close() {
-        resting.close()
-        pcm?.close()
-        forget()
-    }
-
-    var restsUntil: Instant? { resting.until }
-
-    func endRest() { resting.close() }
-
-    private func forget() {
-        pcm = nil
-        resampler = nil
     }
 }

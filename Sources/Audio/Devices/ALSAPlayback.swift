@@ -6,7 +6,7 @@ import MonotonicTime
 /// A speaker of ALSA, at whatever rate and with as many channels as it takes.
 ///
 /// Little is kept queued, for the queue is latency: how much is `QueueDepth`'s, remembered for each device.
-final class ALSAPlayback: PlaybackSink {
+final class ALSAPlayback: ALSADevice, PlaybackSink {
     private static let waitMilliseconds: Int32 = 100
     /// The buffer: room for the queue to grow into. PipeWire takes up to 8,192 frames (170 ms) at once.
     private static let bufferMicroseconds = 80_000
@@ -15,16 +15,8 @@ final class ALSAPlayback: PlaybackSink {
     /// A server that has taken all may still have sound to play; with less than this it has none.
     private static let emptyBelow = Duration.microseconds(500)
 
-    private let name: String
-    private let period: Duration
-    private var pcm: ALSAPCM?
-    private var resting = RestingStream(span: RestingStream.speakerSpan)
-    private var resampler: Resampler?
-    private let bytes: UnsafeMutableRawPointer
-    private let native: UnsafeMutablePointer<Float>
     /// Maximum number of frames per block at the highest rate, with the converter's rounding.
     private static let blockFramesMax = Resampler.rateMax / audioClockRate * playbackBlock + 4
-    private static let bytesCount = blockFramesMax * SampleFormat.channelsMax * 4
     private var depth: QueueDepth
     private var queue: ServerQueue
     private var lapsesSeen = 0
@@ -37,35 +29,19 @@ final class ALSAPlayback: PlaybackSink {
     private var written = MovedFrames(rate: audioClockRate, at: .zero)
 
     init(name: String, period: Duration, queue: Duration) {
-        self.name = name
-        self.period = max(.milliseconds(1), min(period, .milliseconds(50)))
         depth = QueueMemory.depth(of: name, least: queue)
         self.queue = ServerQueue(QueueMemory.server(of: name))
-        bytes = .allocate(byteCount: Self.bytesCount, alignment: 16)
-        native = .allocate(capacity: Self.blockFramesMax)
-        LockedMemory.lock(bytes, Self.bytesCount)
-        LockedMemory.lock(native, Self.blockFramesMax * MemoryLayout<Float>.stride)
-    }
-
-    deinit {
-        bytes.deallocate()
-        native.deallocate()
+        super.init(
+            name: name, period: period, SND_PCM_STREAM_PLAYBACK, restSpan: RestingStream.speakerSpan,
+            framesMax: Self.blockFramesMax)
     }
 
     var recordingOrigin: Instant? { nil }
 
-    func open() throws(AudioFault) {
-        guard pcm == nil else { return }
-        let opened = try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK)
-        pcm = opened
-        // A server's stream keeps its device awake from the moment it is configured, so `start` does that.
-        if !opened.isServer { try configure(opened) }
-    }
-
     func start() throws(AudioFault) {
         try open()
         // A card plays from its first sample. A server wakes its card first, and what it does meanwhile tells nothing.
-        depth.started(at: .now, isCold: pcm?.isServer == true && resting.until == nil)
+        depth.started(at: .now, isCold: pcm?.isServer == true && restsUntil == nil)
         try run()
     }
 
@@ -90,7 +66,7 @@ final class ALSAPlayback: PlaybackSink {
         try fillAndRun(pcm)
     }
 
-    private func configure(_ pcm: ALSAPCM) throws(AudioFault) {
+    override func configure(_ pcm: ALSAPCM) throws(AudioFault) {
         try pcm.configure(
             periodMicroseconds: Int(period.nanoseconds / 1000),
             bufferMicroseconds: pcm.isServer ? Self.serverBufferMicroseconds : Self.bufferMicroseconds)
@@ -222,39 +198,14 @@ final class ALSAPlayback: PlaybackSink {
         return duration(min(max(0, frames), 10 * pcm.rate), pcm)
     }
 
-    /// What the device agreed to; nil while it is not configured.
-    var form: SoundDeviceForm? {
-        pcm.flatMap { $0.isConfigured ? SoundDeviceForm(rate: $0.rate, channels: $0.channels) : nil }
-    }
-
-    func stop() {
+    override func stop() {
         QueueMemory.remember(depth, queue.learned, of: name)
-        guard let pcm else { return }
-        if pcm.isServer {
-            // The next stream comes from a new handle, which is quicker and has no history.
-            resting.keep(pcm, at: .now)
-            forget()
-            try? open()
-        } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
-            // The next start opens it and says what is wrong.
-            close()
-        }
+        super.stop()
     }
 
-    func close() {
+    override func close() {
         QueueMemory.remember(depth, queue.learned, of: name)
-        resting.close()
-        pcm?.close()
-        forget()
-    }
-
-    var restsUntil: Instant? { resting.until }
-
-    func endRest() { resting.close() }
-
-    private func forget() {
-        pcm = nil
-        resampler = nil
+        super.close()
     }
 
     private func duration(_ frames: Int, _ pcm: ALSAPCM) -> Duration {
@@ -314,8 +265,7 @@ final class ALSAPlayback: PlaybackSink {
         if error == -Int(EPIPE), !pcm.isPreparedAgain || queue.ranDry() { depth.ranEmpty(at: .now) }
         if pcm.isServer {
             if pcm.isPreparedAgain, snd_pcm_prepare(pcm.handle) >= 0 { return try begin(pcm) }
-            pcm.close()
-            forget()
+            closeHandle()
             try run()
         } else {
             try pcm.recover(from: error)

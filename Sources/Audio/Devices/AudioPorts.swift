@@ -15,6 +15,8 @@ protocol CaptureSource: AnyObject {
     var nextSampleTime: Instant { get }
     /// Overruns and suspensions recovered from since `open`.
     var recoveries: Int { get }
+    /// What the device agreed to; nil while it is not configured.
+    var form: SoundDeviceForm? { get }
     /// Whether silence is what it is to give: of a file, not of a microphone.
     var mayBeSilent: Bool { get }
     /// Stops it and discards what was captured and not read. It stays open. Never fails: what cannot be stopped is closed.
@@ -28,6 +30,7 @@ protocol CaptureSource: AnyObject {
 
 /// Most devices leave nothing behind.
 extension CaptureSource {
+    var form: SoundDeviceForm? { nil }
     var mayBeSilent: Bool { false }
     var restsUntil: Instant? { nil }
     func endRest() {}
@@ -51,6 +54,8 @@ protocol PlaybackSink: AnyObject {
     /// How much less than it is to hold was queued when `waitForRoom` said that a block is wanted: what is written now is heard
     /// so much earlier than it would be after a thread that was in time.
     var shortfall: Duration { get }
+    /// What the device agreed to; nil while it is not configured.
+    var form: SoundDeviceForm? { get }
     /// Times it ran empty since `open`.
     var underruns: Int { get }
     /// Stops it and discards what was not heard yet. It stays open.
@@ -66,6 +71,7 @@ protocol PlaybackSink: AnyObject {
 
 /// Most devices leave nothing behind.
 extension PlaybackSink {
+    var form: SoundDeviceForm? { nil }
     var shortfall: Duration { .zero }
     var restsUntil: Instant? { nil }
     func endRest() {}

@@ -34,6 +34,7 @@ final class WAVMicrophone: CaptureSource {
 
     var readMax: Int { resampler?.outputMax ?? periodFrames }
     var recoveries: Int { 0 }
+    var form: SoundDeviceForm? { SoundDeviceForm(rate: reader.rate, channels: reader.channels) }
     var mayBeSilent: Bool { true }
     var nextSampleTime: Instant { startedAt + CaptureStateMachine.duration(Int64(samplesGiven)) }
 

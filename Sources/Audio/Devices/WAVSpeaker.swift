@@ -32,6 +32,7 @@ final class WAVSpeaker: PlaybackSink {
         samples.deallocate()
     }
 
+    var form: SoundDeviceForm? { SoundDeviceForm(rate: audioClockRate, channels: 1) }
     var recordingOrigin: Instant? { keepsTime ? origin : nil }
     var delay: Duration { max(.zero, nextHeardAt - .now) }
 
