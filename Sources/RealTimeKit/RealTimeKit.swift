@@ -58,11 +58,7 @@ public struct RealTimeKit: Sendable {
         let time = try await property("RTTimeUSecMax") ?? Self.timeMaxDefault
         let code = ptt_limit_real_time(max(1_000, time))
         guard code == 0 else { throw .limit(code: code) }
-        do throws(DBusError) {
-            try await bus.call(
-                destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadRealtimeWithPID",
-                arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .uint32(UInt32(priority))])
-        } catch { throw Self.problem(error) }
+        try await ask("MakeThreadRealtimeWithPID", thread, .uint32(UInt32(priority)))
     }
 
     /// Gives a thread of this process a niceness below 0.
@@ -72,10 +68,14 @@ public struct RealTimeKit: Sendable {
     ///   - niceness: -20…-1; rtkit gives down to -15, unless it is told otherwise.
     public func makeHighPriority(thread: Int32, niceness: Int32) async throws(RealTimeKitError) {
         guard thread > 0, niceness < 0 else { throw .refused("thread \(thread) with niceness \(niceness) is none") }
+        try await ask("MakeThreadHighPriorityWithPID", thread, .int32(niceness))
+    }
+
+    private func ask(_ method: String, _ thread: Int32, _ argument: DBusValue) async throws(RealTimeKitError) {
         do throws(DBusError) {
             try await bus.call(
-                destination: Self.name, path: Self.path, interface: Self.name, method: "MakeThreadHighPriorityWithPID",
-                arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), .int32(niceness)])
+                destination: Self.name, path: Self.path, interface: Self.name, method: method,
+                arguments: [.uint64(UInt64(getpid())), .uint64(UInt64(thread)), argument])
         } catch { throw Self.problem(error) }
     }
 

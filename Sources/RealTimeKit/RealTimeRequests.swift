@@ -65,8 +65,11 @@ public final class RealTimeRequests: Sendable {
                 return !state.isAsking
             })
         else { return }
-        defer { state.withLock { $0.isAsking = false } }
-        while let next = state.withLock({ $0.waiting.first }) {
+        // In one step with the look at what waits: who adds a thread after it asks anew.
+        while let next = state.withLock({ state in
+            state.isAsking = !state.waiting.isEmpty
+            return state.waiting.first
+        }) {
             do throws(RealTimeKitError) {
                 switch next.priority {
                 case .realTime(let priority): try await kit.makeRealTime(thread: next.thread, priority: priority)
@@ -75,6 +78,8 @@ public final class RealTimeRequests: Sendable {
                 logger.debug(
                     "priority by rtkit", metadata: ["thread": "\(next.thread)", "priority": "\(next.priority)"])
             } catch .notConnected {
+                // The bus may be there at once, and is then asked.
+                state.withLock { $0.isAsking = false }
                 await askWhenBusIsThere()
                 return
             } catch {

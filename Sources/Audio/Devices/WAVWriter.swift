@@ -11,26 +11,16 @@ final class WAVWriter {
     private static let headerSize = 44
 
     private let descriptor: Int32
-    private let rate: Int
     /// Frames in the file.
     private(set) var frames = 0
 
     /// Creates or empties the file at `path`.
     init(path: String, rate: Int) throws(AudioFault) {
-        self.rate = rate
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0o644)
+        // All is assigned: whatever is thrown from here on, `deinit` closes the file.
         guard descriptor >= 0 else { throw AudioFault(.open, errno) }
-        guard ftruncate(descriptor, 0) == 0 else {
-            let code = errno
-            _ = close(descriptor)
-            throw AudioFault(.writeFile, code)
-        }
-        do throws(AudioFault) {
-            try writeHeader()
-        } catch {
-            _ = close(descriptor)
-            throw error
-        }
+        guard ftruncate(descriptor, 0) == 0 else { throw AudioFault(.writeFile, errno) }
+        try writeHeader(rate: rate)
     }
 
     deinit { _ = close(descriptor) }
@@ -52,22 +42,15 @@ final class WAVWriter {
         try writeSizes()
     }
 
-    private func writeHeader() throws(AudioFault) {
-        try withTemporaryBytes(Self.headerSize) { (header) throws(AudioFault) in
-            put32(header, 0, 0x4646_4952)  // RIFF
-            put32(header, 4, UInt32(Self.headerSize - 8))
-            put32(header, 8, 0x4556_4157)  // WAVE
-            put32(header, 12, 0x2074_6D66)  // fmt
-            put32(header, 16, 16)
-            put32(header, 20, 1 | 1 << 16)  // PCM, one channel
-            put32(header, 24, UInt32(rate))
-            put32(header, 28, UInt32(rate * 2))
-            put32(header, 32, 2 | 16 << 16)  // bytes per frame, bits per sample
-            put32(header, 36, 0x6174_6164)  // data
-            put32(header, 40, 0)
-            try put(header, Self.headerSize, at: 0)
-        }
+    private func writeHeader(rate: Int) throws(AudioFault) {
+        var header = Array("RIFF".utf8) + Self.bytes(Self.headerSize - 8) + Array("WAVEfmt ".utf8)
+        // The length of this; PCM, one channel; frames and bytes a second; bytes per frame, bits per sample.
+        header += [16, 1 | 1 << 16, rate, rate * 2, 2 | 16 << 16].flatMap(Self.bytes)
+        header += Array("data".utf8) + Self.bytes(0)
+        try put(header, header.count, at: 0)
     }
+
+    private static func bytes(_ number: Int) -> [UInt8] { withUnsafeBytes(of: UInt32(number).littleEndian, Array.init) }
 
     /// After the samples, never before: so the sizes never promise what is not there.
     private func writeSizes() throws(AudioFault) {
@@ -87,17 +70,5 @@ final class WAVWriter {
             }
             done += result
         }
-    }
-
-    private func put32(_ header: UnsafeMutableRawPointer, _ offset: Int, _ value: UInt32) {
-        header.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt32.self)
-    }
-
-    private func withTemporaryBytes(
-        _ count: Int, _ body: (UnsafeMutableRawPointer) throws(AudioFault) -> Void
-    ) throws(AudioFault) {
-        let bytes = UnsafeMutableRawPointer.allocate(byteCount: count, alignment: 4)
-        defer { bytes.deallocate() }
-        try body(bytes)
     }
 }
