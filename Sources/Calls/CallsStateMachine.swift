@@ -48,12 +48,11 @@ struct CallsStateMachine {
 
     private struct Outstanding {
         var question: CallQuestion
-        var attempt: Int
+        var attempt = 1
     }
 
     private struct Retry {
-        var question: CallQuestion
-        var attempt: Int
+        var again: Outstanding
         var at: Instant
     }
 
@@ -81,7 +80,7 @@ struct CallsStateMachine {
         switch event {
         case .appeared(let service):
             services[service] = Service()
-            ask(service.dialect.opening, of: service, attempt: 1, &actions)
+            ask(Outstanding(question: service.dialect.opening), of: service, &actions)
         case .vanished(let service): services[service] = nil
         case .signal(let service, let signal):
             guard services[service] != nil else { return [] }
@@ -104,22 +103,21 @@ struct CallsStateMachine {
         for service in services.keys.sorted() {
             let due = services[service]?.retries.filter { $0.at <= now } ?? []
             services[service]?.retries.removeAll { $0.at <= now }
-            for retry in due { ask(retry.question, of: service, attempt: retry.attempt, &actions) }
+            for retry in due { ask(retry.again, of: service, &actions) }
         }
         return actions
     }
 
     // MARK: Questions
 
-    private mutating func ask(
-        _ question: CallQuestion, of service: CallService, attempt: Int, _ actions: inout [Action]
-    ) {
+    private mutating func ask(_ asked: Outstanding, of service: CallService, _ actions: inout [Action]) {
+        let question = asked.question
         guard let state = services[service], !state.outstanding.values.contains(where: { $0.question == question })
         else { return }
         guard state.outstanding.count < Self.questionsMaximum else {
             return actions.append(.complain(service, "more than \(Self.questionsMaximum) questions open"))
         }
-        services[service]?.outstanding[nextNumber] = Outstanding(question: question, attempt: attempt)
+        services[service]?.outstanding[nextNumber] = asked
         actions.append(.ask(service, question, number: nextNumber))
         nextNumber += 1
     }
@@ -130,12 +128,12 @@ struct CallsStateMachine {
         guard outstanding.attempt < Self.attemptsMaximum else {
             return actions.append(.complain(service, "\(outstanding.question.method): giving up"))
         }
-        guard services[service]?.retries.contains(where: { $0.question == outstanding.question }) == false else {
-            return
-        }
+        guard services[service]?.retries.contains(where: { $0.again.question == outstanding.question }) == false
+        else { return }
         let pause = Self.retryPause * (1 << (outstanding.attempt - 1))
-        services[service]?.retries.append(
-            Retry(question: outstanding.question, attempt: outstanding.attempt + 1, at: now + pause))
+        var again = outstanding
+        again.attempt += 1
+        services[service]?.retries.append(Retry(again: again, at: now + pause))
     }
 
     /// An answer describes the state at the time when it was sent, so signals that came later are applied to it again.
@@ -204,7 +202,7 @@ struct CallsStateMachine {
         case .call(let path, let line, let facts): set(path, line, facts, &state, service, &actions)
         case .changed(let path, let facts): state.calls[path]?.facts.merge(facts)
         case .ended(let path): state.calls[path] = nil
-        case .ask(let question): return ask(question, of: service, attempt: 1, &actions)
+        case .ask(let question): return ask(Outstanding(question: question), of: service, &actions)
         }
         services[service] = state
     }

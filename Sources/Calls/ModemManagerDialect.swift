@@ -80,18 +80,11 @@ struct ModemManagerDialect: CallDialect {
         return facts
     }
 
-    /// `MMCallState`.
     private static func state(_ number: Int32) throws(DBusError) -> CallState {
-        switch number {
-        // "Unknown" is a call that was made ready and not dialled.
-        case 0, 7: return .over
-        case 1: return .dialing
-        case 2: return .alerting
-        case 3: return .incoming
-        case 4: return .active
-        case 5: return .held
-        case 6: return .waiting
-        default: throw .invalid("call state \(number)")
-        }
+        guard states.indices.contains(Int(number)) else { throw .invalid("call state \(number)") }
+        return states[Int(number)]
     }
+
+    /// `MMCallState`, from 0 on. "Unknown", the first, is a call that was made ready and not dialled.
+    private static let states: [CallState] = [.over, .dialing, .alerting, .incoming, .active, .held, .waiting, .over]
 }

@@ -74,16 +74,13 @@ struct OfonoDialect: CallDialect {
 
     private static func state(_ properties: [String: DBusValue]) throws(DBusError) -> CallState? {
         guard let word: String = try property("State", of: properties) else { return nil }
-        switch word {
-        case "dialing": return .dialing
-        case "alerting": return .alerting
-        case "incoming": return .incoming
-        case "waiting": return .waiting
-        case "active": return .active
-        // "response_and_hold" is BlueZ's: an incoming call that was answered by putting it on hold.
-        case "held", "response_and_hold": return .held
-        case "disconnected": return .over
-        default: throw .invalid("call state '\(word.prefix(32))'")
-        }
+        guard let state = states[word] else { throw .invalid("call state '\(word.prefix(32))'") }
+        return state
     }
+
+    /// "response_and_hold" is BlueZ's: an incoming call that was answered by putting it on hold.
+    private static let states: [String: CallState] = [
+        "dialing": .dialing, "alerting": .alerting, "incoming": .incoming, "waiting": .waiting, "active": .active,
+        "held": .held, "response_and_hold": .held, "disconnected": .over,
+    ]
 }
