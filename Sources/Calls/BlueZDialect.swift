@@ -52,7 +52,7 @@ struct BlueZDialect: CallDialect {
             guard try arguments.argument(0, as: String.self) == Self.call, let line = signal.path.parent else {
                 return []
             }
-            let facts = try OfonoDialect.facts(try properties(try arguments.argument(1)))
+            let facts = try OfonoDialect.facts(try arguments.argument(1))
             return facts == CallFacts() ? [] : [.call(signal.path, line: line, facts)]
         default: return []
         }

@@ -65,14 +65,6 @@ enum StandardInterface {
     static let properties = "org.freedesktop.DBus.Properties"
 }
 
-/// The entries of an `a{sv}`.
-func properties(_ value: DBusValue) throws(DBusError) -> [String: DBusValue] {
-    guard let properties = value.propertiesValue else {
-        throw .unexpectedType(expected: "a{sv}", got: value.type.code)
-    }
-    return properties
-}
-
 /// One property of the given type; nil when it is not among them.
 func property<T: DBusConvertible>(
     _ name: String, of properties: [String: DBusValue], as type: T.Type = T.self
@@ -91,7 +83,7 @@ func objects(_ arguments: [DBusValue]) throws(DBusError) -> [(path: DBusObjectPa
         guard let fields = element.structureValue, fields.count == 2 else {
             throw .unexpectedType(expected: "(oa{sv})", got: element.type.code)
         }
-        result.append((try fields[0].require(), try properties(fields[1])))
+        result.append((try fields[0].require(), try fields[1].require()))
     }
     return result
 }

@@ -32,7 +32,7 @@ struct ModemManagerDialect: CallDialect {
             for (path, interfaces) in modems { news += try Self.voiceAppeared(at: path, interfaces[Self.voice] ?? [:]) }
             return news
         default:
-            return [.changed(question.path, try Self.facts(try properties(try arguments.argument(0))))]
+            return [.changed(question.path, try Self.facts(try arguments.argument(0)))]
         }
     }
 
@@ -54,7 +54,7 @@ struct ModemManagerDialect: CallDialect {
             return [.changed(signal.path, CallFacts(state: try Self.state(try arguments.argument(1))))]
         case (StandardInterface.properties, "PropertiesChanged"):
             guard try arguments.argument(0, as: String.self) == Self.call else { return [] }
-            return [.changed(signal.path, try Self.facts(try properties(try arguments.argument(1))))]
+            return [.changed(signal.path, try Self.facts(try arguments.argument(1)))]
         default: return []
         }
     }

@@ -37,15 +37,14 @@ struct OfonoDialect: CallDialect {
         let arguments = signal.arguments
         switch (signal.interface, signal.member) {
         case (Self.manager, "ModemAdded"):
-            return try Self.interfacesChanged(
-                of: try arguments.argument(0), try properties(try arguments.argument(1, as: DBusValue.self)))
+            return try Self.interfacesChanged(of: try arguments.argument(0), try arguments.argument(1))
         case (Self.manager, "ModemRemoved"): return [.lineGone(try arguments.argument(0))]
         case (Self.modem, "PropertyChanged"):
             let name: String = try arguments.argument(0)
             guard name == "Interfaces" else { return [] }
             return try Self.interfacesChanged(of: signal.path, [name: try arguments.argument(1)])
         case (Self.calls, "CallAdded"):
-            let facts = try Self.facts(try properties(try arguments.argument(1, as: DBusValue.self)))
+            let facts = try Self.facts(try arguments.argument(1))
             return [.call(try arguments.argument(0), line: signal.path, facts)]
         case (Self.calls, "CallRemoved"): return [.ended(try arguments.argument(0))]
         case (Self.call, "PropertyChanged"):

@@ -88,13 +88,7 @@ public struct RealTimeKit: Sendable {
     /// A number that rtkit tells; nil when it tells it as none.
     private func property(_ property: String) async throws(RealTimeKitError) -> Int64? {
         do throws(DBusError) {
-            let value = try await bus.getProperty(property, of: Self.name, destination: Self.name, path: Self.path)
-            return switch value {
-            case .int32(let number): Int64(number)
-            case .uint32(let number): Int64(number)
-            case .int64(let number): number
-            default: nil
-            }
+            return try await bus.getProperty(property, of: Self.name, destination: Self.name, path: Self.path).integerValue
         } catch { throw Self.problem(error) }
     }
 

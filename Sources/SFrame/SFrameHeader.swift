@@ -32,10 +32,7 @@ public struct SFrameHeader: Hashable, Sendable {
 
     /// Reads a header from the beginning of `bytes`.
     public init(parsing bytes: [UInt8]) throws(SFrameError) {
-        let result: Result<SFrameHeader, SFrameError> = bytes.withUnsafeBytes { bytes in
-            Result { () throws(SFrameError) in try SFrameHeader(parsing: bytes) }
-        }
-        self = try result.get()
+        self = try bytes.span.bytes.withUnsafeBytes { (bytes) throws(SFrameError) in try SFrameHeader(parsing: bytes) }
     }
 
     /// Writes the header to the beginning of `output`, which has at least `byteCount` bytes; returns how many it wrote.

@@ -75,44 +75,49 @@ public struct SFrameOpener {
             if current.number == number {
                 guard !constantTimeEqual(current.baseKey, baseKey) else { return }
             } else {
-                let until = now + Self.earlierEpochLifetime
-                earlier.append(EarlierEpoch(epoch: current, meetsUntil: until, expiry: until))
-                if earlier.count > Self.earlierEpochsMaximum { earlier.removeFirst() }
+                keep(current, from: now)
             }
         }
         earlier.removeAll { $0.epoch.number == number }
+        // What was met of this number had another key.
+        current = nil
+        forgetKeys()
         current = Epoch(number: number, baseKey: baseKey)
-        entries.removeAll { entry in !earlier.contains { $0.epoch.number == entry.keyID.epoch } }
     }
 
     /// A burst of an earlier epoch begins now: who waited for the floor had asked for it before the renewal. The epoch counts as if it
     /// had been the current one until `now`; nothing changes when it still is.
     public mutating func expectBurst(of number: UInt16, baseKey: [UInt8], at now: Instant) {
         guard let current, current.number != number else { return }
-        let until = now + Self.earlierEpochLifetime
         earlier.removeAll { $0.epoch.number == number }
-        earlier.append(
-            EarlierEpoch(epoch: Epoch(number: number, baseKey: baseKey), meetsUntil: until, expiry: until))
-        guard earlier.count > Self.earlierEpochsMaximum else { return }
-        let oldest = earlier.removeFirst().epoch.number
-        entries.removeAll { $0.keyID.epoch == oldest }
+        keep(Epoch(number: number, baseKey: baseKey), from: now)
+        forgetKeys()
     }
 
-    /// Forgets earlier epochs whose time is over. Opening does it too.
-    public mutating func expire(at now: Instant) {
-        guard earlier.contains(where: { $0.expiry <= now }) else { return }
-        earlier.removeAll { $0.expiry <= now }
+    private mutating func keep(_ epoch: Epoch, from now: Instant) {
+        let until = now + Self.earlierEpochLifetime
+        earlier.append(EarlierEpoch(epoch: epoch, meetsUntil: until, expiry: until))
+        if earlier.count > Self.earlierEpochsMaximum { earlier.removeFirst() }
+    }
+
+    /// Those of epochs that are not held any more.
+    private mutating func forgetKeys() {
         let current = current?.number
         entries.removeAll { entry in
             entry.keyID.epoch != current && !earlier.contains { $0.epoch.number == entry.keyID.epoch }
         }
     }
 
+    /// Forgets earlier epochs whose time is over. Opening does it too.
+    public mutating func expire(at now: Instant) {
+        guard earlier.contains(where: { $0.expiry <= now }) else { return }
+        earlier.removeAll { $0.expiry <= now }
+        forgetKeys()
+    }
+
     /// When `expire` has something to do.
     public var nextDeadline: Instant? {
-        var next: Instant?
-        for each in earlier { next = min(next ?? each.expiry, each.expiry) }
-        return next
+        earlier.lazy.map(\.expiry).min()
     }
 
     /// Checks `frame` and its `metadata`, and writes the plaintext to `output`.
@@ -145,13 +150,16 @@ public struct SFrameOpener {
         _ frame: [UInt8], metadata: [UInt8], at now: Instant
     ) throws(SFrameError) -> (plaintext: [UInt8], header: SFrameHeader) {
         var header = SFrameHeader(keyID: KeyID(rawValue: 0), counter: 0)
-        let plaintext = try makeArray(capacity: frame.count) {
-            (output: UnsafeMutableRawBufferPointer) throws(SFrameError) in
-            try withBytes(frame, metadata) { (frame, metadata) throws(SFrameError) in
-                let opened = try open(frame, metadata: metadata, into: output, at: now)
-                header = SFrameHeader(keyID: opened.keyID, counter: opened.counter)
-                return opened.byteCount
+        let plaintext = try [UInt8](unsafeUninitializedCapacity: frame.count) {
+            (output, count) throws(SFrameError) in
+            let output = UnsafeMutableRawBufferPointer(output)
+            let opened = try frame.span.bytes.withUnsafeBytes { (frame) throws(SFrameError) in
+                try metadata.span.bytes.withUnsafeBytes { (metadata) throws(SFrameError) in
+                    try open(frame, metadata: metadata, into: output, at: now)
+                }
             }
+            header = SFrameHeader(keyID: opened.keyID, counter: opened.counter)
+            count = opened.byteCount
         }
         return (plaintext, header)
     }

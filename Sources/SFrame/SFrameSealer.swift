@@ -44,10 +44,12 @@ public final class SFrameSealer {
 
     /// The next frame, sealed into a new array.
     public func seal(_ plaintext: [UInt8], metadata: [UInt8]) throws(SFrameError) -> [UInt8] {
-        try makeArray(capacity: Self.sealedByteCountMaximum(plaintext.count)) {
-            (output: UnsafeMutableRawBufferPointer) throws(SFrameError) in
-            try withBytes(plaintext, metadata) { (plaintext, metadata) throws(SFrameError) in
-                try seal(plaintext, metadata: metadata, into: output)
+        try [UInt8](unsafeUninitializedCapacity: Self.sealedByteCountMaximum(plaintext.count)) {
+            (output, count) throws(SFrameError) in
+            count = try plaintext.span.bytes.withUnsafeBytes { (plaintext) throws(SFrameError) in
+                try metadata.span.bytes.withUnsafeBytes { (metadata) throws(SFrameError) in
+                    try seal(plaintext, metadata: metadata, into: UnsafeMutableRawBufferPointer(output))
+                }
             }
         }
     }
