@@ -35,7 +35,6 @@ public actor Recorder {
 
     private let disk: EventLoop
     private let writer: Confined
-    private let queued = Counter()
     private let logger: Logger
     private var queue = RecordingQueue()
     private var isClosed = false
@@ -104,32 +103,24 @@ public actor Recorder {
 
     private func carryOut(_ body: (inout RecordingQueue, Int) -> RecordingQueue.Outcome) {
         guard !isClosed else { return }
-        let outcome = body(&queue, queued.count)
+        let outcome = body(&queue, writer.queued.load(ordering: .relaxed))
         if outcome.warns { logger.warning("the disk is too slow: some recordings have gaps") }
         let batch = outcome.batch
         guard !batch.isEmpty else { return }
-        queued.add(batch.count)
-        disk.execute { [writer, queued] in
+        writer.queued.add(batch.count, ordering: .relaxed)
+        disk.execute { [writer] in
             for event in batch {
                 writer.value.handle(event)
-                queued.add(-1)
+                writer.queued.subtract(1, ordering: .relaxed)
             }
         }
     }
 }
 
-/// A number that two threads count.
-private final class Counter: Sendable {
-    private let value = Atomic<Int>(0)
-
-    var count: Int { value.load(ordering: .relaxed) }
-
-    func add(_ number: Int) { value.add(number, ordering: .relaxed) }
-}
-
-/// What only the disk's thread touches.
+/// What only the disk's thread touches, and the events that wait for it.
 private final class Confined: @unchecked Sendable {
     let value: RecordingWriter
+    let queued = Atomic<Int>(0)
 
     init(_ value: sending RecordingWriter) { self.value = value }
 }

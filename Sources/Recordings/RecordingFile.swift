@@ -37,15 +37,8 @@ final class RecordingFile: RecordingOutput {
 
     /// Adds bytes.
     func write(_ bytes: [UInt8]) throws(RecordingError) {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let count = rest.withUnsafeBytes { systemWrite(descriptor, $0.baseAddress, $0.count) }
-            if count > 0 {
-                rest = rest.dropFirst(count)
-            } else if count == 0 || errno != EINTR {
-                throw RecordingError("write", hiddenPath)
-            }
-        }
+        let code = writeWhole(bytes, to: descriptor)
+        guard code == 0 else { throw RecordingError("write", hiddenPath, code: code) }
         byteCount += bytes.count
     }
 
@@ -83,7 +76,7 @@ final class RecordingFile: RecordingOutput {
                     text = name.numbered(number)
                     continue
                 }
-                guard systemRename(hidden, folder + "/" + text) == 0 else { throw RecordingError("rename", hidden) }
+                guard Glibc.rename(hidden, folder + "/" + text) == 0 else { throw RecordingError("rename", hidden) }
                 return
             default: throw RecordingError("name", folder + "/" + text)
             }
@@ -91,9 +84,3 @@ final class RecordingFile: RecordingOutput {
         throw RecordingError("name", folder + "/" + name.text, code: EEXIST)
     }
 }
-
-// The calls whose names the methods above have, too.
-private func systemWrite(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
-    write(descriptor, bytes, count)
-}
-private func systemRename(_ path: String, _ other: String) -> Int32 { rename(path, other) }

@@ -45,9 +45,13 @@ struct RecordingQueue {
 
     /// It has ended.
     mutating func ended(_ voice: Recorder.Voice, waiting: Int) -> Outcome {
+        if seededFault("the-end-of-a-recording-is-lost") { return Outcome() }
+        return end(voice, waiting) { .ended(burst: $0) }
+    }
+
+    private mutating func end(_ voice: Recorder.Voice, _ waiting: Int, _ event: (UInt64) -> RecordingEvent) -> Outcome {
         var outcome = Outcome()
-        if seededFault("the-end-of-a-recording-is-lost") { return outcome }
-        if let burst = current.removeValue(forKey: voice) { post(.ended(burst: burst), &outcome, waiting) }
+        if let burst = current.removeValue(forKey: voice) { post(event(burst), &outcome, waiting) }
         return outcome
     }
 
@@ -64,9 +68,7 @@ struct RecordingQueue {
     /// It is not to be kept.
     mutating func discarded(_ voice: Recorder.Voice, waiting: Int) -> Outcome {
         if seededFault("what-was-erased-is-recorded") { return ended(voice, waiting: waiting) }
-        var outcome = Outcome()
-        if let burst = current.removeValue(forKey: voice) { post(.discarded(burst: burst), &outcome, waiting) }
-        return outcome
+        return end(voice, waiting) { .discarded(burst: $0) }
     }
 
     /// Ends all that goes on.

@@ -108,8 +108,7 @@ final class RecordingWriter {
         attempt { () throws(RecordingError) in
             // The folder may have come, or gone, since the last one.
             if hasFolder { try folder.make() } else { try prepare() }
-            let file = try folder.begin(label)
-            let burst = Burst(number: number, file: file, isInOrder: isInOrder)
+            let burst = Burst(number: number, file: try folder.begin(label), isInOrder: isInOrder)
             try burst.file.write(
                 burst.stream.head(tags: [
                     ("TITLE", "\(label.talker) on \(label.channel)"), ("ARTIST", label.talker),
@@ -121,22 +120,23 @@ final class RecordingWriter {
 
     private func write(_ items: [BurstTimeline.Item], to burst: Burst) {
         let worked = attempt { () throws(RecordingError) in
-            for item in items where burst.file.byteCount < burstBytesMax {
-                burst.hasSound = true
-                let bytes = burst.stream.append(item)
-                if !bytes.isEmpty { try burst.file.write(bytes) }
-            }
+            try put(items, into: burst)
         }
         // Half a recording is none.
         if !worked { take(burst.number)?.file.discard() }
     }
 
+    private func put(_ items: [BurstTimeline.Item], into burst: Burst) throws(RecordingError) {
+        for item in items where burst.file.byteCount < burstBytesMax {
+            burst.hasSound = true
+            let bytes = burst.stream.append(item)
+            if !bytes.isEmpty { try burst.file.write(bytes) }
+        }
+    }
+
     private func finish(_ burst: Burst) {
         attempt { () throws(RecordingError) in
-            for item in burst.timeline.finish() where burst.file.byteCount < burstBytesMax {
-                burst.hasSound = true
-                try burst.file.write(burst.stream.append(item))
-            }
+            try put(burst.timeline.finish(), into: burst)
             guard burst.hasSound else { return burst.file.discard() }
             try burst.file.write(burst.stream.finish())
             try burst.file.publish()

@@ -1,5 +1,0 @@
-// Why a burst is not kept.
-import Files
-
-/// Why a burst is not kept.
-typealias RecordingError = FileError
