@@ -77,20 +77,11 @@ final class DispatcherVoice: PromptVoice {
             return later(running, .failed(.unreachable(.speechDispatcher, reason: DispatcherAddress.advice)))
         }
         let error = connect(running, to: path)
-        switch error {
-        case 0: break
-        case ENOENT, ECONNREFUSED:
-            if starter != nil { break }
-            if running.hasStarted {
-                let reason = "\(path): \(SystemError("connect", code: error))"
-                later(running, .failed(.unreachable(.speechDispatcher, reason: reason)))
-            } else {
-                startDispatcher(running)
-            }
-        default:
-            let reason = "\(path): \(SystemError("connect", code: error))"
-            later(running, .failed(.unreachable(.speechDispatcher, reason: reason)))
-        }
+        let isAbsent = error == ENOENT || error == ECONNREFUSED
+        if error == 0 || isAbsent && starter != nil { return }
+        if isAbsent, !running.hasStarted { return startDispatcher(running) }
+        let reason = "\(path): \(SystemError("connect", code: error))"
+        later(running, .failed(.unreachable(.speechDispatcher, reason: reason)))
     }
 
     /// Returns the errno of the failure, or 0. A Unix socket connects at once or not at all.
@@ -173,10 +164,7 @@ final class DispatcherVoice: PromptVoice {
                 throw error
             }
         } catch {
-            let failure: PromptFailure =
-                error.code == ENOENT
-                ? .missing(.speechDispatcher) : .notStarted(.speechDispatcher, code: error.code)
-            later(running, .failed(failure))
+            later(running, .failed(.starting(.speechDispatcher, error)))
         }
     }
 

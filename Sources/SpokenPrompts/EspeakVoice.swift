@@ -64,18 +64,17 @@ final class EspeakVoice: PromptVoice {
             try start(text, language, done)
         } catch {
             stop()
-            let failure: PromptFailure =
-                error.code == ENOENT ? .missing(.espeak) : .notStarted(.espeak, code: error.code)
-            loop.schedule(at: .now) { done(.failed(failure)) }
+            loop.schedule(at: .now) { done(.failed(.starting(.espeak, error))) }
         }
     }
 
     func stop() {
         guard let running else { return }
         self.running = nil
-        let isOver = running.status != nil
-        cancel(running)
-        if !isOver { SpawnedProgram.kill(running.process, on: loop) }
+        running.watch?.cancel()
+        running.outputWatch?.cancel()
+        running.timer?.cancel()
+        if running.status == nil { SpawnedProgram.kill(running.process, on: loop) }
     }
 
     private func start(
@@ -108,12 +107,10 @@ final class EspeakVoice: PromptVoice {
     }
 
     private func read(_ running: Running) {
-        let before = running.bytes.count
-        let wanted = Self.readMax
-        var buffer = [UInt8](repeating: 0, count: wanted)
-        let count = Glibc.read(running.output, &buffer, wanted)
+        var buffer = [UInt8](repeating: 0, count: Self.readMax)
+        let count = Glibc.read(running.output, &buffer, buffer.count)
         if count > 0 {
-            guard before + count <= Self.bytesMax else { return finish(running, .failed(.tooMuch(.espeak))) }
+            guard running.bytes.count + count <= Self.bytesMax else { return finish(running, .failed(.tooMuch(.espeak))) }
             running.bytes.append(contentsOf: buffer[..<count])
         } else if count == 0 || (errno != EAGAIN && errno != EINTR) {
             running.outputWatch?.cancel()
@@ -130,12 +127,6 @@ final class EspeakVoice: PromptVoice {
     private func finish(_ running: Running, _ outcome: PromptOutcome) {
         stop()
         running.done(outcome)
-    }
-
-    private func cancel(_ running: Running) {
-        running.watch?.cancel()
-        running.outputWatch?.cancel()
-        running.timer?.cancel()
     }
 }
 

@@ -1,4 +1,5 @@
 // A program that speaks, as the channel service uses it.
+import Glibc
 import Reactor
 
 /// Speaks one text at a time. Confined to its loop; it never waits.
@@ -36,11 +37,16 @@ public enum PromptFailure: Error, Hashable, Sendable, CustomStringConvertible {
     /// It answered something else than what was expected.
     case refused(PromptProgram, answer: String)
 
+    /// It could not be started, for the reason of `error`.
+    static func starting(_ program: PromptProgram, _ error: SystemError) -> PromptFailure {
+        error.code == ENOENT ? .missing(program) : .notStarted(program, code: error.code)
+    }
+
     /// What is wrong and what to do.
     public var description: String {
         switch self {
         case .missing(let program):
-            "\(program.rawValue) is not installed; install the package \(program.package), or remove 'voice' from [audio]"
+            "\(program.rawValue) is not installed; install the package \(program.rawValue), or remove 'voice' from [audio]"
         case .notStarted(let program, let code):
             "\(program.rawValue) did not start: \(SystemError(program.rawValue, code: code)); try it in a terminal"
         case .ended(let program, let status):
@@ -55,15 +61,12 @@ public enum PromptFailure: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// A program that speaks. The raw value is its name and the word for it in the configuration.
+/// A program that speaks. The raw value is its name, the word for it in the configuration, and the package of Debian that has it.
 public enum PromptProgram: String, CaseIterable, Hashable, Sendable {
     /// It gives the sound to its caller.
     case espeak = "espeak-ng"
     /// It plays by itself, on the sound server of the user's desktop.
     case speechDispatcher = "speech-dispatcher"
-
-    /// The package of Debian that has it.
-    public var package: String { rawValue }
 
     /// What keeps it from speaking, as far as that is known without speaking; nil: nothing.
     public var problem: PromptFailure? {
@@ -72,14 +75,6 @@ public enum PromptProgram: String, CaseIterable, Hashable, Sendable {
         case .espeak: return nil
         case .speechDispatcher:
             return DispatcherAddress.path == nil ? .unreachable(self, reason: DispatcherAddress.advice) : nil
-        }
-    }
-
-    /// The voice of the program.
-    func voice(on loop: EventLoop) -> any PromptVoice {
-        switch self {
-        case .espeak: EspeakVoice(on: loop)
-        case .speechDispatcher: DispatcherVoice(on: loop)
         }
     }
 }
@@ -101,5 +96,10 @@ public struct PromptSettings: Hashable, Sendable {
     }
 
     /// The voice of the program, on a loop.
-    public func makeVoice(on loop: EventLoop) -> any PromptVoice { program.voice(on: loop) }
+    public func makeVoice(on loop: EventLoop) -> any PromptVoice {
+        switch program {
+        case .espeak: EspeakVoice(on: loop)
+        case .speechDispatcher: DispatcherVoice(on: loop)
+        }
+    }
 }
