@@ -65,14 +65,9 @@ struct MicrophoneHearing {
     /// A burst was asked for at `now`. `waitsForLevel` is false for a microphone that hears with its first sample, and
     /// for one that runs already and has been heard.
     mutating func begin(waitsForLevel: Bool, afterGoAhead: Bool, at now: Instant) {
+        self = MicrophoneHearing(settling: settling)
         self.waitsForLevel = waitsForLevel
         state = waitsForLevel || afterGoAhead ? .listening(until: now + Self.waitMax) : .passed
-        power = 0
-        count = 0
-        loudWindows = 0
-        windows = 0
-        steps = LevelSteps()
-        settledAfter = nil
     }
 
     /// The go-ahead tone sounds at `instant`.

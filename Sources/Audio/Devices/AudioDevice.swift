@@ -1,4 +1,5 @@
-// Which microphone or speaker: the text of a configuration file as a value. Opening it is done elsewhere.
+// Which microphone or speaker: the text of a configuration file as a value, whether it exists, and what somebody wears instead.
+import CALSA
 
 /// A microphone or a speaker, as named in a configuration file.
 ///
@@ -45,5 +46,70 @@ public enum AudioDevice: Hashable, Sendable, CustomStringConvertible {
         case .alsa(let name): "alsa:\(name)"
         case .wav(let path): "wav:\(path)"
         }
+    }
+}
+
+extension AudioDevice {
+    /// What a device is wanted for.
+    public enum Use: Sendable {
+        /// As a microphone.
+        case microphone
+        /// As a speaker.
+        case speaker
+    }
+
+    /// The problem with the device, as far as opening and closing it shows. Nothing is captured or played, and no file
+    /// is written. A device in use by another program counts as present. It may take as long as a sound server takes to
+    /// answer.
+    public func problem(asA use: Use) -> AudioError? {
+        do throws(AudioFault) {
+            switch (self, use) {
+            case (.alsa(let name), .microphone): try ALSAPCM(name: name, stream: SND_PCM_STREAM_CAPTURE).close()
+            case (.alsa(let name), .speaker): try ALSAPCM(name: name, stream: SND_PCM_STREAM_PLAYBACK).close()
+            case (.wav, .microphone): _ = try makeCaptureSource(self, period: .milliseconds(10))
+            case (.wav, .speaker): break
+            }
+            return nil
+        } catch {
+            return error.isBusy ? nil : AudioError(error, device: self)
+        }
+    }
+}
+
+/// What a worn device offers at present.
+public struct WornSound: Hashable, Sendable {
+    /// Where own speech comes from.
+    public enum Microphone: Hashable, Sendable {
+        /// The configured microphone. Who pressed the talk key wears no other.
+        case configured
+        /// The worn microphone. Its Bluetooth link comes up when it is opened.
+        case device(AudioDevice)
+        /// The worn microphone, which is not there yet: the device is being switched to its hands-free profile.
+        case awaited
+        /// The worn microphone cannot be used, for this reason. The configured one is used in its place.
+        case missing(String)
+    }
+
+    /// Which microphone the next transmission uses.
+    public var microphone: Microphone
+    /// The worn speaker; nil: the configured speaker is used.
+    public var speaker: AudioDevice?
+    /// The link is to stay up between transmissions: the speaker plays silence meanwhile.
+    public var keepsLink: Bool
+    /// How long the microphone gives its chipset's own noise after its link is up, as far as that was learned.
+    public var settling: Duration?
+
+    /// Nobody wears anything.
+    public static let none = WornSound()
+
+    /// Nobody wears anything, unless the arguments say otherwise.
+    public init(
+        microphone: Microphone = .configured, speaker: AudioDevice? = nil, keepsLink: Bool = false,
+        settling: Duration? = nil
+    ) {
+        self.microphone = microphone
+        self.speaker = speaker
+        self.keepsLink = keepsLink
+        self.settling = settling
     }
 }

@@ -23,24 +23,14 @@ enum PulsePlugin {
         var shared: OpaquePointer?
         guard snd_config_update_ref(&shared) >= 0, let shared else { return nil }
         defer { snd_config_unref(shared) }
-        guard let definition = definition(of: name, in: shared) else { return nil }
         // A configuration of its own, with nothing but this PCM: the shared one is not to be changed.
         var root: OpaquePointer?
         var pcms: OpaquePointer?
-        guard snd_config_top(&root) >= 0, let root else {
-            snd_config_delete(definition)
-            return nil
-        }
+        guard snd_config_top(&root) >= 0, let root else { return nil }
         defer { snd_config_delete(root) }
-        guard snd_config_make_compound(&pcms, "pcm", 0) >= 0, let pcms, add(pcms, to: root) else {
-            snd_config_delete(definition)
-            return nil
-        }
-        guard snd_config_set_id(definition, Self.ownName) >= 0 else {
-            snd_config_delete(definition)
-            return nil
-        }
-        guard add(definition, to: pcms) else { return nil }
+        guard snd_config_make_compound(&pcms, "pcm", 0) >= 0, let pcms, add(pcms, to: root),
+            let definition = definition(of: name, in: shared), add(definition, to: pcms)
+        else { return nil }
         var opened: OpaquePointer?
         let result = snd_pcm_open_lconf(&opened, Self.ownName, SND_PCM_STREAM_PLAYBACK, SND_PCM_NONBLOCK, root)
         return result >= 0 ? opened : nil
@@ -55,13 +45,14 @@ enum PulsePlugin {
         return false
     }
 
-    /// A copy of what `name` is defined as, with the setting added; the caller deletes it.
+    /// A copy of what `name` is defined as, with the setting added and under `ownName`; the caller deletes it.
     private static func definition(of name: String, in shared: OpaquePointer) -> OpaquePointer? {
         guard let found = plugin(name, in: shared) else { return nil }
         var known: OpaquePointer?
         var setting: OpaquePointer?
         guard snd_config_search(found, "handle_underrun", &known) < 0,
-            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting, add(setting, to: found)
+            snd_config_imake_integer(&setting, "handle_underrun", 0) >= 0, let setting, add(setting, to: found),
+            snd_config_set_id(found, Self.ownName) >= 0
         else {
             snd_config_delete(found)
             return nil

@@ -144,13 +144,8 @@ public enum SoundDevices {
     /// A card that cannot be asked. The kernel tells its id to everybody.
     private static func unknown(_ number: Int, _ result: Int32) -> SoundCard {
         var card = SoundCard(number: number, id: "\(number)", title: "a sound card that cannot be asked")
-        if let file = fopen("/proc/asound/card\(number)/id", "re") {
-            defer { fclose(file) }
-            var bytes = [UInt8](repeating: 0, count: 64)
-            let count = fread(&bytes, 1, bytes.count, file)
-            let id = String(decoding: bytes[..<count].prefix { $0 > 0x20 }, as: UTF8.self)
-            if !id.isEmpty { card.id = id }
-        }
+        let id = DeviceHolders.text("/proc/asound/card\(number)/id").prefix { $0 > " " }
+        if !id.isEmpty { card.id = String(id) }
         card.problem = AudioError(AudioFault(.transfer, result), device: .alsa("plughw:CARD=\(card.id)"))
         return card
     }
@@ -165,5 +160,50 @@ extension SoundDevice {
         if isMicrophone { found[.microphone] = device.problem(asA: .microphone) }
         if isSpeaker { found[.speaker] = device.problem(asA: .speaker) }
         return found
+    }
+}
+
+/// A name that ALSA's configuration offers, with what it says of it.
+struct ALSAHint: Equatable {
+    var name: String
+    /// What it is, for people, in lines; empty when ALSA does not say.
+    var description = ""
+    var isMicrophone = true
+    var isSpeaker = true
+}
+
+enum ALSANames {
+    /// Maximum number of names that are looked at.
+    static let hintsMax = 512
+
+    private static let converters: Set = ["lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"]
+
+    /// ALSA's hints (`aplay -L`), each name once, in ALSA's order. Empty when ALSA has no configuration. It reads files, for tens of
+    /// milliseconds.
+    static func hints() -> [ALSAHint] {
+        var list: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+        guard snd_device_name_hint(-1, "pcm", &list) == 0, let list else { return [] }
+        defer { snd_device_name_free_hint(list) }
+        var found: [ALSAHint] = []
+        var index = 0
+        while index < hintsMax, let hint = list[index] {
+            index += 1
+            guard let name = text("NAME", of: hint) else { continue }
+            // Rate converters and mixers need a device of their own behind them: no use to who looks for one.
+            if converters.contains(name) || found.contains(where: { $0.name == name }) { continue }
+            // Without a direction it has both.
+            let direction = text("IOID", of: hint)
+            found.append(
+                ALSAHint(
+                    name: name, description: text("DESC", of: hint) ?? "", isMicrophone: direction != "Output",
+                    isSpeaker: direction != "Input"))
+        }
+        return found
+    }
+
+    private static func text(_ key: String, of hint: UnsafeMutableRawPointer) -> String? {
+        guard let text = snd_device_name_get_hint(hint, key) else { return nil }
+        defer { free(text) }
+        return String(cString: text)
     }
 }

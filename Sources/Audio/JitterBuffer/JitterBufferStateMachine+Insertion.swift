@@ -14,7 +14,7 @@ extension JitterBufferStateMachine {
         }
         if isStray(sequence, timestamp, at: now) { return late() }
         let packet = JitterBufferSlot(
-            isUsed: true, isRepaired: isRepaired, samples: samples, length: payload.count, receivedAt: now)
+            isRepaired: isRepaired, samples: samples, length: payload.count, receivedAt: now)
         if current.isActive, belongs(sequence, timestamp, marker, to: current) {
             return insert(packet, sequence, timestamp, marker, payload, into: current, isCurrent: true)
         }
@@ -77,7 +77,6 @@ extension JitterBufferStateMachine {
             estimator.lost(mediaTime: Self.nanoseconds(time) - span, span: span, at: packet.receivedAt)
         }
         var packet = packet
-        packet.burst = lane.number
         packet.sequence = place
         packet.timestamp = time
         slots[slot] = packet

@@ -167,7 +167,6 @@ struct JitterBufferStateMachine {
     /// The packet in `slot` has been decoded, or could not be.
     mutating func release(_ slot: Int, decoded: Bool) {
         if current.lowestSlot == slot { _ = current.removeLowest() }
-        slots[slot].isUsed = false
         store.giveBack(slot)
         if decoded { statistics.played += 1 } else { statistics.malformed += 1 }
     }
@@ -186,8 +185,7 @@ struct JitterBufferStateMachine {
     /// Drops what a lane holds.
     mutating func empty(_ lane: JitterBufferLane) {
         while let slot = lane.removeLowest() {
-            slots[slot].isUsed = false
-            store.giveBack(slot)
+                store.giveBack(slot)
             statistics.dropped += 1
         }
     }

@@ -86,21 +86,15 @@ struct ServerQueue {
     ///   - stepTold: Frames that the server was asked to take at once. Such a server plays shorter queues and tells of the underrun
     ///     (`ranDry`); nil: it was not asked, and may refuse them.
     mutating func started(rate: Int, block: Int, capacity: Int, stepTold: Int? = nil, at now: Instant) {
+        var fresh = ServerQueue(learned)
+        (fresh.lapses, fresh.refusals) = (lapses, refusals)
+        self = fresh
         self.rate = max(1, rate)
         self.block = max(1, block)
         self.capacity = max(1, capacity)
         tellsUnderruns = stepTold != nil
         if learned.step == .zero, let stepTold { learned.step = duration(stepTold) }
-        expected = 0
-        lookedAt = now
-        movedAt = now
-        hasMoved = false
-        still = .zero
-        refused = .zero
-        isPadded = false
-        irregularities = 0
-        isKnown = false
-        judged()
+        (lookedAt, movedAt) = (now, now)
     }
 
     /// So many frames were written, whatever they are.

@@ -1,4 +1,4 @@
-// One burst in the jitter buffer: its numbers and times, and which slot holds which packet. Pure.
+// The packets that wait: a burst's numbers and times, and the slots that hold them, allocated once and never freed.
 import MonotonicTime
 import Vocabulary
 
@@ -94,5 +94,61 @@ final class JitterBufferLane {
         // Each place is passed once in a burst's life.
         if count > 0 { repeat { lowest += 1 } while places[Int(lowest & Self.mask)] < 0 }
         return slot
+    }
+}
+
+/// A packet that waits.
+struct JitterBufferSlot {
+    var isRepaired = false
+    /// Steps from the burst's first packet that came.
+    var sequence: Int64 = 0
+    /// Samples at 48 kHz from that packet's time.
+    var timestamp: Int64 = 0
+    var samples = 0
+    var length = 0
+    var receivedAt = Instant.zero
+}
+
+/// A pool of `count` slots. What was given back last is taken first, so that only the memory of as many packets as ever
+/// wait at once is touched.
+final class JitterBufferStore {
+    let count: Int
+    private(set) var freeCount: Int
+    private let free: UnsafeMutablePointer<Int32>
+    private let bytes: UnsafeMutableRawPointer
+
+    init(count: Int) {
+        self.count = count
+        freeCount = count
+        free = .allocate(capacity: count)
+        for index in 0..<count { free[index] = Int32(count - 1 - index) }
+        bytes = .allocate(byteCount: count * opusPayloadMax, alignment: 16)
+    }
+
+    deinit {
+        free.deallocate()
+        bytes.deallocate()
+    }
+
+    /// A free slot's number, for a packet of these bytes (at most `opusPayloadMax`); nil when all are taken.
+    func take(_ payload: UnsafeRawBufferPointer) -> Int? {
+        guard freeCount > 0, payload.count <= opusPayloadMax else { return nil }
+        freeCount -= 1
+        let slot = Int(free[freeCount])
+        if let source = payload.baseAddress {
+            (bytes + slot * opusPayloadMax).copyMemory(from: source, byteCount: payload.count)
+        }
+        return slot
+    }
+
+    /// Gives back a slot that was taken.
+    func giveBack(_ slot: Int) {
+        free[freeCount] = Int32(slot)
+        freeCount += 1
+    }
+
+    /// The first `length` bytes in a slot.
+    func payload(_ slot: Int, length: Int) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: bytes + slot * opusPayloadMax, count: length)
     }
 }
