@@ -90,7 +90,8 @@ public struct RealTimeKit: Sendable {
     /// A number that rtkit tells; nil when it tells it as none.
     private func property(_ property: String) async throws(RealTimeKitError) -> Int64? {
         do throws(DBusError) {
-            return try await bus.getProperty(property, of: Self.name, destination: Self.name, path: Self.path).integerValue
+            let value = try await bus.getProperty(property, of: Self.name, destination: Self.name, path: Self.path)
+            return value.integerValue
         } catch { throw Self.problem(error) }
     }
 

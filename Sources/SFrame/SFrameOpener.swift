@@ -164,6 +164,9 @@ public struct SFrameOpener {
         return (plaintext, header)
     }
 
+    /// How many key ids are remembered.
+    var keyCount: Int { entries.count }
+
     /// For a key id that was not met before.
     private func baseKey(of epoch: UInt16, at now: Instant) throws(SFrameError) -> [UInt8] {
         if let current, current.number == epoch { return current.baseKey }

@@ -110,7 +110,9 @@ final class EspeakVoice: PromptVoice {
         var buffer = [UInt8](repeating: 0, count: Self.readMax)
         let count = Glibc.read(running.output, &buffer, buffer.count)
         if count > 0 {
-            guard running.bytes.count + count <= Self.bytesMax else { return finish(running, .failed(.tooMuch(.espeak))) }
+            guard running.bytes.count + count <= Self.bytesMax else {
+                return finish(running, .failed(.tooMuch(.espeak)))
+            }
             running.bytes.append(contentsOf: buffer[..<count])
         } else if count == 0 || (errno != EAGAIN && errno != EINTR) {
             running.outputWatch?.cancel()

@@ -185,7 +185,7 @@ struct JitterBufferStateMachine {
     /// Drops what a lane holds.
     mutating func empty(_ lane: JitterBufferLane) {
         while let slot = lane.removeLowest() {
-                store.giveBack(slot)
+            store.giveBack(slot)
             statistics.dropped += 1
         }
     }

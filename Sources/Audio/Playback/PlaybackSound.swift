@@ -44,7 +44,8 @@ final class PlaybackSound {
 
     /// Begins a prompt.
     func play(prompt samples: UnsafePointer<Float>, count: Int, number: UInt32) {
-        if let replaced = prompt.play(samples, count: count, number: number) { rings.put(.promptEnded(number: replaced)) }
+        guard let replaced = prompt.play(samples, count: count, number: number) else { return }
+        rings.put(.promptEnded(number: replaced))
     }
 
     /// Lets the prompt fade out.
