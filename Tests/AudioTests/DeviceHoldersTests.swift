@@ -40,8 +40,8 @@ import Testing
         writeFile(proc + "/815/comm", Array("ptt-capture\n".utf8))
         writeFile(proc + "/815/status", Array("Name:\tptt-capture\nTgid:\t812\nPid:\t815\n".utf8))
         writeFile(proc + "/asound/card2/pcm1c/sub0/status", Array("state: RUNNING\nowner_pid   : 815\n".utf8))
-        var holder = SoundHolder(program: "pttd", process: 812, user: getuid(), use: .microphone)
-        (holder.card, holder.device) = (2, 1)
+        let holder = SoundHolder(
+            program: "pttd", process: 812, user: getuid(), use: .microphone, card: 2, device: 1)
         #expect(DeviceHolders.holders(proc: proc) == [holder])
         #expect(DeviceHolders.all(of: "hw:2", proc: proc) == ["pttd (process 812, card 2)"])
     }

@@ -18,6 +18,11 @@ public struct SoundHolder: Sendable, Hashable {
     public init(program: String, process: Int, user: UInt32? = nil, use: AudioDevice.Use) {
         (self.program, self.process, self.user, self.use) = (program, process, user, use)
     }
+
+    init(program: String, process: Int, user: UInt32?, use: AudioDevice.Use, card: Int, device: Int) {
+        self.init(program: program, process: process, user: user, use: use)
+        (self.card, self.device) = (card, device)
+    }
 }
 
 /// The programs that hold sound cards. Reads files: not for a real-time thread.
@@ -52,10 +57,9 @@ enum DeviceHolders {
                     guard let owner = owner("\(proc)/asound/\(entry)/\(device)/\(substream)/status") else { continue }
                     let process = process(of: owner, proc: proc)
                     let name = text("\(proc)/\(process)/comm").split(separator: "\n").first.map(String.init)
-                    var holder = SoundHolder(
+                    let holder = SoundHolder(
                         program: name ?? "a program", process: process, user: user(of: process, proc: proc),
-                        use: device.hasSuffix("c") ? .microphone : .speaker)
-                    (holder.card, holder.device) = (card, number)
+                        use: device.hasSuffix("c") ? .microphone : .speaker, card: card, device: number)
                     if !found.contains(holder), found.count < entriesMax { found.append(holder) }
                 }
             }
