@@ -10,9 +10,8 @@ final class ClosingConnection {
     let ids: [ConnectionID]
     private let packet: [UInt8]
     private let socket: UDPSocket
-    private var remote: sockaddr_storage
-    private var local: sockaddr_storage
-    private let lengths: (remote: socklen_t, local: socklen_t)
+    private let remote: StoredEnd
+    private let local: StoredEnd
     private var heard = 0
     let deadline = Deadline()
 
@@ -21,26 +20,13 @@ final class ClosingConnection {
         ids = connection.ids
         self.packet = packet
         socket = connection.socket
-        lengths = (connection.remoteLength, connection.localLength)
-        local = connection.localStorage.pointee
-        remote = connection.remoteStorage.pointee
+        (remote, local) = (connection.remote, connection.local)
         deadline.handler = { [unowned self] in whenOver(self) }
     }
 
     /// Sends the packet, or sends it again.
     func say(through sender: PacketSender) {
-        let lengths = lengths
-        withUnsafeMutableBytes(of: &remote) { remote in
-            withUnsafeMutableBytes(of: &local) { local in
-                guard let to = remote.baseAddress, let from = local.baseAddress else { return }
-                packet.withUnsafeBytes {
-                    sender.send(
-                        $0, on: socket,
-                        from: lengths.local > 0 ? NetworkEnd(address: from, length: lengths.local) : nil,
-                        to: NetworkEnd(address: to, length: lengths.remote))
-                }
-            }
-        }
+        packet.withUnsafeBytes { sender.send($0, on: socket, from: local.endIfAny, to: remote.end) }
     }
 
     /// A packet arrived after the end. The answer is repeated for the 1st, 2nd, 4th, 8th… such packet.

@@ -56,62 +56,54 @@ extension QUICConnection {
             &callbacks,
             { _, token, data in
                 guard let token = token?.pointee else { return 0 }
-                QUICConnection.of(data)?.received(token: token.base, token.len)
-                return 0
+                return tell(data) { $0.received(token: token.base, token.len) }
             },
             { _, token, length, data in
-                QUICConnection.of(data)?.received(token: token, length)
-                return 0
+                tell(data) { $0.received(token: token, length) }
             })
         ptt_set_early_data_callback(&callbacks) { _, data in
-            if let connection = QUICConnection.of(data) {
-                connection.earlyData = .rejected
-                connection.earlyDataStreamsLost = true
+            tell(data) {
+                $0.earlyData = .rejected
+                $0.earlyDataStreamsLost = true
             }
-            return 0
         }
         callbacks.recv_stateless_reset = { _, _, data in
-            QUICConnection.of(data)?.resetReceived = true
-            return 0
+            tell(data) { $0.resetReceived = true }
         }
     }
 
     private static func addStreamCallbacks(_ callbacks: inout ngtcp2_callbacks) {
         callbacks.stream_open = { _, id, data in
-            QUICConnection.of(data)?.streamOpened(id)
-            return 0
+            tell(data) { $0.streamOpened(id) }
         }
         callbacks.recv_stream_data = { _, flags, id, _, bytes, length, data, _ in
-            QUICConnection.of(data)?.streamReceived(
-                id, UnsafeBufferPointer(start: bytes, count: length),
-                isEnd: flags & NGTCP2_STREAM_DATA_FLAG_FIN != 0, isEarly: flags & PTT_STREAM_DATA_FLAG_EARLY != 0)
-            return 0
+            tell(data) {
+                $0.streamReceived(
+                    id, UnsafeBufferPointer(start: bytes, count: length),
+                    isEnd: flags & NGTCP2_STREAM_DATA_FLAG_FIN != 0, isEarly: flags & PTT_STREAM_DATA_FLAG_EARLY != 0)
+            }
         }
         callbacks.acked_stream_data_offset = { _, id, offset, length, data, _ in
-            QUICConnection.of(data)?.streamAcknowledged(id, upTo: Int(clamping: offset &+ length))
-            return 0
+            tell(data) { $0.streamAcknowledged(id, upTo: Int(clamping: offset &+ length)) }
         }
         callbacks.stream_close = { _, flags, id, code, data, _ in
             let reset = flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET != 0
-            QUICConnection.of(data)?.streamClosed(id, errorCode: reset ? code : nil)
-            return 0
+            return tell(data) { $0.streamClosed(id, errorCode: reset ? code : nil) }
         }
         callbacks.stream_reset = { _, id, _, _, data, _ in
-            QUICConnection.of(data)?.streamReset(id)
-            return 0
+            tell(data) { $0.streamReset(id) }
         }
         callbacks.recv_datagram = { _, flags, bytes, length, data in
-            QUICConnection.of(data)?.datagramReceived(
-                UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & PTT_DATAGRAM_FLAG_EARLY != 0)
-            return 0
+            tell(data) {
+                $0.datagramReceived(
+                    UnsafeBufferPointer(start: bytes, count: length), isEarly: flags & PTT_DATAGRAM_FLAG_EARLY != 0)
+            }
         }
         callbacks.ack_datagram = { _, id, data in
-            QUICConnection.of(data)?.post(.datagramAcknowledged(id))
-            return 0
+            tell(data) { $0.post(.datagramAcknowledged(id)) }
         }
         callbacks.lost_datagram = { _, id, data in
-            QUICConnection.of(data)?.post(.datagramLost(id))
-            return 0
+            tell(data) { $0.post(.datagramLost(id)) }
         }
     }
 
@@ -135,12 +127,10 @@ extension QUICConnection {
         ptt_set_path_callback(
             &callbacks,
             { _, _, path, result, data in
-                QUICConnection.of(data)?.tried(path, result)
-                return 0
+                tell(data) { $0.tried(path, result) }
             },
             { _, _, path, _, result, data in
-                QUICConnection.of(data)?.tried(path, result)
-                return 0
+                tell(data) { $0.tried(path, result) }
             })
     }
 
@@ -153,9 +143,8 @@ extension QUICConnection {
 
     /// A path to the peer has been tried.
     private func tried(_ path: UnsafePointer<ngtcp2_path>?, _ result: ngtcp2_path_validation_result) {
-        guard let path = path?.pointee,
-            let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
-            let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen))
+        guard let path = path?.pointee, let remote = NetworkEnd(path.remote).value,
+            let local = NetworkEnd(path.local).value
         else { return }
         if result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS {
             validatedPath = (remote, local)
@@ -166,8 +155,8 @@ extension QUICConnection {
 
     // MARK: Handshake
 
-    /// GnuTLS's question about the peer's certificate, in a full handshake.
-    func verifyPeerDuringHandshake() -> Bool {
+    /// Whether the peer has shown a certificate that is good enough. GnuTLS asks that in a full handshake.
+    func verifyPeer() -> Bool {
         guard let hash = session?.peerKeyHash else {
             failure = .peerCertificateMissing
             return false
@@ -196,11 +185,7 @@ extension QUICConnection {
             return false
         }
         // A resumed handshake shows no certificate: the ticket remembers it, and the answer may have changed since.
-        guard let hash = session.peerKeyHash else {
-            failure = .peerCertificateMissing
-            return false
-        }
-        guard accept(hash) else { return false }
+        guard verifyPeer() else { return false }
         tolerateSpareConnectionIDs(conn)
         switch role {
         case .server:
@@ -230,8 +215,7 @@ extension QUICConnection {
         var token = [UInt8](repeating: 0, count: 128)
         let key = options.keys.tokenKey
         let length = ngtcp2_crypto_generate_regular_token(
-            &token, key, key.count, UnsafeRawPointer(remoteStorage).assumingMemoryBound(to: sockaddr.self),
-            remoteLength, QUICEndpoint.wallClock())
+            &token, key, key.count, remote.end.socketAddress, remote.length, QUICEndpoint.wallClock())
         if length > 0 { _ = ngtcp2_conn_submit_new_token(conn, token, length) }
     }
 
@@ -304,11 +288,14 @@ extension QUICConnection {
 
 extension ConnectionID {
     init?(_ id: ngtcp2_cid) {
-        var id = id
-        let length = id.datalen
-        guard length <= Self.maximumLength else { return nil }
-        let made = withUnsafeBytes(of: &id.data) { ConnectionID(UnsafeRawBufferPointer(rebasing: $0.prefix(length))) }
-        guard let made else { return nil }
+        guard let made = withUnsafeBytes(of: id.data, { Self(UnsafeRawBufferPointer(rebasing: $0.prefix(id.datalen))) })
+        else { return nil }
         self = made
     }
+}
+
+/// Tells the connection that the library names by `data`. Returns 0: all is well.
+private func tell(_ data: UnsafeMutableRawPointer?, _ body: (QUICConnection) -> Void) -> Int32 {
+    if let connection = QUICConnection.of(data) { body(connection) }
+    return 0
 }

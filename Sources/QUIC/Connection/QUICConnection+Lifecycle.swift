@@ -81,7 +81,7 @@ extension QUICConnection {
         guard isQuiet, !isDirty, isReady, closeRequest == nil, migration == nil, validatedPath == nil else {
             return false
         }
-        return packet.remote.isSame(as: remoteEnd) && (packet.local?.isSame(as: localEnd) ?? true)
+        return packet.remote.isSame(as: remote.end) && (packet.local?.isSame(as: local.endIfAny) ?? true)
     }
 
     /// What was put off is due then, if nothing else flushes before.
@@ -121,18 +121,15 @@ extension QUICConnection {
         guard let validated = validatedPath, let conn else { return }
         validatedPath = nil
         guard let path = ngtcp2_conn_get_path(conn)?.pointee,
-            let remote = SocketAddress(path.remote.addr, length: Int(path.remote.addrlen)),
-            let local = SocketAddress(path.local.addr, length: Int(path.local.addrlen)),
-            remote == validated.remote, local == validated.local
+            NetworkEnd(path.remote).value == validated.remote, NetworkEnd(path.local).value == validated.local
         else { return }
-        let (old, oldLocal) = (remoteAddress, localEnd?.value)
-        if let new = endpoint.socket(at: local) { socket = new }
-        remoteLength = min(path.remote.addrlen, socklen_t(MemoryLayout<sockaddr_storage>.size))
-        UnsafeMutableRawPointer(remoteStorage).copyMemory(from: path.remote.addr, byteCount: Int(remoteLength))
-        remoteAddress = remote
-        setLocal(isServer ? NetworkEnd(address: path.local.addr, length: path.local.addrlen) : nil)
+        let (old, oldLocal) = (remoteAddress, local.endIfAny?.value)
+        if let new = endpoint.socket(at: validated.local) { socket = new }
+        remote.set(NetworkEnd(path.remote))
+        remoteAddress = validated.remote
+        setLocal(isServer ? NetworkEnd(path.local) : nil)
         if let migration, migration.target === socket { endMigration(succeeded: true) }
-        if remote != old || localEnd?.value != oldLocal { post(.moved(from: old)) }
+        if remoteAddress != old || local.endIfAny?.value != oldLocal { post(.moved(from: old)) }
     }
 
     private func postResumption() {

@@ -46,17 +46,15 @@ extension QUICConnection {
         let new = try endpoint.openSocket(local, like: socket)
         let previous = migration
         let remote = remote ?? (previous?.kind == .atOnce ? previous?.remote : nil) ?? remoteAddress
-        var storage = sockaddr_storage()
-        let length = remote.encode(family: new.family, into: &storage)
-        guard length > 0 else {
+        let end = StoredEnd(remote, family: new.family)
+        guard end.length > 0 else {
             endpoint.closeUnusedSockets()
             throw QUICError.invalidSetting("\(remote) cannot be reached from a socket for IPv4 only")
         }
         // The library tells of the move that it gives up for this one.
         migration = nil
-        let status = withUnsafeMutableBytes(of: &storage) { bytes -> Int32 in
-            guard let base = bytes.baseAddress else { return NGTCP2_ERR_NOMEM }
-            return new.withPath(to: NetworkEnd(address: base, length: length)) { path in
+        let status = withExtendedLifetime(end) {
+            new.withPath(to: end.end) { path in
                 switch kind {
                 case .afterValidation: ngtcp2_conn_initiate_migration(conn, path, endpoint.timestamp())
                 case .atOnce: ngtcp2_conn_initiate_immediate_migration(conn, path, endpoint.timestamp())

@@ -57,7 +57,7 @@ extension QUICConnection {
         memory?.enter()
         var peer = initial.source
         var created: OpaquePointer?
-        let status = socket.withPath(from: localEnd, to: remoteEnd) { path in
+        let status = socket.withPath(from: local.endIfAny, to: remote.end) { path in
             ngtcp2_conn_server_new_versioned(
                 &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION, &callbacks,
                 NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters, memory?.allocator,
@@ -104,7 +104,7 @@ extension QUICConnection {
         var created: OpaquePointer?
         let status = (resumption?.token ?? []).withUnsafeBufferPointer { token in
             ptt_set_token(&settings, token.baseAddress, token.count)
-            return socket.withPath(to: remoteEnd) { path in
+            return socket.withPath(to: remote.end) { path in
                 ngtcp2_conn_client_new_versioned(
                     &created, &destination, &source, path, Self.quicVersion1, NGTCP2_CALLBACKS_VERSION,
                     &callbacks, NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION,

@@ -176,11 +176,9 @@ extension QUICConnection {
     }
 
     private func commit(_ length: Int, _ pass: inout Pass) {
-        let path = pass.path.path
-        let local = NetworkEnd(address: path.local.addr, length: path.local.addrlen)
+        let local = NetworkEnd(pass.path.path.local)
         let socket = local.value.flatMap { endpoint.socket(at: $0) } ?? socket
-        endpoint.sender.commit(
-            length, on: socket, from: local, to: NetworkEnd(address: path.remote.addr, length: path.remote.addrlen))
+        endpoint.sender.commit(length, on: socket, from: local, to: NetworkEnd(pass.path.path.remote))
     }
 
     func streamHasDataToSend(_ stream: QUICStream) {

@@ -90,11 +90,9 @@ public final class QUICConnection: @unchecked Sendable {
     var session: TLSSession?
     let reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
     /// Where foreign packets go: the validated path, in the kernel's form for the path's socket.
-    let remoteStorage: UnsafeMutablePointer<sockaddr_storage>
-    var remoteLength: socklen_t = 0
+    let remote: StoredEnd
     /// The host's address on that path, where the socket has several; and the same as sendmsg(2) wants it.
-    let localStorage: UnsafeMutablePointer<sockaddr_storage>
-    var localLength: socklen_t = 0
+    let local = StoredEnd()
     var source = PacketSource()
     var socket: UDPSocket
     var ids: [ConnectionID] = []
@@ -128,7 +126,8 @@ public final class QUICConnection: @unchecked Sendable {
     /// The length of the last datagram of the packet that is being read.
     var readDatagram: Int?
     var acknowledgementPace: AcknowledgementPace
-    var isAnnounced: Bool
+    /// Whether the endpoint's owner knows it.
+    var isAnnounced = false
     /// A server's: the address by which it was admitted, and whether its handshake counts no more.
     var admittedFrom: SocketAddress?
     var isHandshakeComplete = false
@@ -149,20 +148,16 @@ public final class QUICConnection: @unchecked Sendable {
         self.socket = socket
         remoteAddress = remote
         acknowledgementPace = AcknowledgementPace(threshold: endpoint.configuration.acknowledgementThreshold)
-        remoteStorage = .allocate(capacity: 1)
-        remoteStorage.initialize(to: sockaddr_storage())
-        if case .client(let options) = role { keepAlive = options.keepAlive }
-        remoteLength = remote.encode(family: socket.family, into: remoteStorage)
-        localStorage = .allocate(capacity: 1)
-        localStorage.initialize(to: sockaddr_storage())
+        self.remote = StoredEnd(remote, family: socket.family)
         reference = .allocate(capacity: 1)
-        if case .client = role { isAnnounced = true } else { isAnnounced = false }
+        if case .client(let options) = role {
+            keepAlive = options.keepAlive
+            isAnnounced = true
+        }
         reference.initialize(
             to: ngtcp2_crypto_conn_ref(
-                get_conn: { reference in
-                    guard let data = reference?.pointee.user_data else { return nil }
-                    return Unmanaged<QUICConnection>.fromOpaque(data).takeUnretainedValue().conn
-                }, user_data: Unmanaged.passUnretained(self).toOpaque()))
+                get_conn: { QUICConnection.of($0?.pointee.user_data)?.conn },
+                user_data: Unmanaged.passUnretained(self).toOpaque()))
         setLocal(local)
     }
 
@@ -170,8 +165,6 @@ public final class QUICConnection: @unchecked Sendable {
         if let conn { ngtcp2_conn_del(conn) }
         session = nil
         reference.deallocate()
-        remoteStorage.deallocate()
-        localStorage.deallocate()
         source.deallocate()
     }
 
@@ -179,24 +172,13 @@ public final class QUICConnection: @unchecked Sendable {
     /// delegate's `didMoveFrom`.
     public var fanOutPath: FanOutPath? {
         checkLoop()
-        return isReady ? FanOutPath(to: remoteEnd, from: source) : nil
+        return isReady ? FanOutPath(to: remote.end, from: source) : nil
     }
 
-    /// The peer, in the kernel's form.
-    var remoteEnd: NetworkEnd { NetworkEnd(address: UnsafeMutableRawPointer(remoteStorage), length: remoteLength) }
-
-    /// This side; nil when the socket's own address says it.
-    var localEnd: NetworkEnd? {
-        localLength > 0 ? NetworkEnd(address: UnsafeMutableRawPointer(localStorage), length: localLength) : nil
-    }
-
-    /// Packets leave from `local` from now on; nil: from the socket's own address.
-    func setLocal(_ local: NetworkEnd?) {
-        localLength = min(local?.length ?? 0, socklen_t(MemoryLayout<sockaddr_storage>.size))
-        if let local {
-            UnsafeMutableRawPointer(localStorage).copyMemory(from: local.address, byteCount: Int(localLength))
-        }
-        source.set(localEnd, on: socket)
+    /// Packets leave from `end` from now on; nil: from the socket's own address.
+    func setLocal(_ end: NetworkEnd?) {
+        local.set(end)
+        source.set(local.endIfAny, on: socket)
     }
 
     /// The id by which this end sends now; nil: none.

@@ -45,7 +45,7 @@ final class TLSCredentials {
         }
         gnutls_certificate_set_verify_function(handle) { session in
             guard let session, let connection = QUICConnection.of(session) else { return -1 }
-            return connection.verifyPeerDuringHandshake() ? 0 : -1
+            return connection.verifyPeer() ? 0 : -1
         }
     }
 

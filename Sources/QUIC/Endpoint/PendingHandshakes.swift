@@ -14,34 +14,23 @@ struct PendingHandshakes {
     /// A waiting packet.
     struct Held {
         private let bytes: [UInt8]
-        private let remote: sockaddr_storage
-        private let remoteLength: socklen_t
-        private let local: sockaddr_storage
-        private let localLength: socklen_t
+        private let remote: StoredEnd
+        private let local: StoredEnd
         let socket: UDPSocket
 
         fileprivate init(_ packet: PacketReceiver.Packet, on socket: UDPSocket) {
             bytes = Array(packet.bytes)
-            remote = PendingHandshakes.copy(packet.remote)
-            remoteLength = packet.remote.length
-            local = packet.local.map(PendingHandshakes.copy) ?? sockaddr_storage()
-            localLength = packet.local?.length ?? 0
+            (remote, local) = (StoredEnd(packet.remote), StoredEnd(packet.local))
             self.socket = socket
         }
 
         /// Calls `body` with the packet, which is valid during the call.
         func withPacket<Result>(_ body: (PacketReceiver.Packet) -> Result) -> Result {
-            var ends = (remote, local)
-            let (remoteLength, localLength) = (remoteLength, localLength)
-            return withUnsafeMutablePointer(to: &ends) { ends in
-                let remote = UnsafeMutableRawPointer(ends)
-                let local = remote + MemoryLayout<sockaddr_storage>.stride
-                return bytes.withUnsafeBytes { bytes in
+            withExtendedLifetime(self) {
+                bytes.withUnsafeBytes {
                     body(
                         PacketReceiver.Packet(
-                            bytes: bytes, remote: NetworkEnd(address: remote, length: remoteLength),
-                            local: localLength > 0 ? NetworkEnd(address: local, length: localLength) : nil,
-                            isTruncated: false))
+                            bytes: $0, remote: remote.end, local: local.endIfAny, isTruncated: false))
                 }
             }
         }
@@ -77,14 +66,5 @@ struct PendingHandshakes {
             head = 0
         }
         return first
-    }
-
-    fileprivate static func copy(_ end: NetworkEnd) -> sockaddr_storage {
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) { bytes in
-            bytes.copyMemory(
-                from: UnsafeRawBufferPointer(start: end.address, count: min(Int(end.length), bytes.count)))
-        }
-        return storage
     }
 }

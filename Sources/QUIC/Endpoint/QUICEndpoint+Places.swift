@@ -2,6 +2,7 @@
 import CGnuTLS
 import CLinux
 import CNgtcp2
+import Cryptography
 import Glibc
 import Reactor
 
@@ -23,25 +24,16 @@ public struct QUICPeerPlace: Hashable, Sendable {
 
     /// One line of text without its end: the id, the peer's address and port, and the server's address or `-`.
     public var text: String {
-        let digits = Array("0123456789abcdef".utf8)
-        let hexadecimal = id.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        return "\(String(decoding: hexadecimal, as: UTF8.self)) \(remote.host) \(remote.port) \(local?.host ?? "-")"
+        "\(Hexadecimal.encode(id)) \(remote.host) \(remote.port) \(local?.host ?? "-")"
     }
 
     /// Parses `text`; nil if it is not such a line.
     public init?(text: Substring) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         guard parts.count == 4, parts[0].utf8.count == 2 * ConnectionID.ownLength,
-            let port = UInt16(parts[2]), port > 0,
+            let id = Hexadecimal.decode(parts[0]), let port = UInt16(parts[2]), port > 0,
             let remote = SocketAddress(String(parts[1]), port: port), !remote.isUnspecified
         else { return nil }
-        var id: [UInt8] = []
-        var rest = parts[0]
-        while !rest.isEmpty {
-            guard let byte = UInt8(rest.prefix(2), radix: 16), rest.first?.isHexDigit == true else { return nil }
-            id.append(byte)
-            rest = rest.dropFirst(2)
-        }
         var local: SocketAddress?
         if parts[3] != "-" {
             guard let address = SocketAddress(String(parts[3]), port: 0) else { return nil }
@@ -56,8 +48,7 @@ extension QUICConnection {
     public var place: QUICPeerPlace? {
         guard isServer, let destination else { return nil }
         return QUICPeerPlace(
-            id: destination.bytes, remote: remoteAddress, local: localEnd?.value.flatMap { $0.isUnspecified ? nil : $0 }
-        )
+            id: destination.bytes, remote: remoteAddress, local: local.endIfAny?.value.flatMap { $0.isUnspecified ? nil : $0 })
     }
 
     /// A packet came to `id`.
@@ -78,24 +69,16 @@ extension QUICEndpoint {
     }
 
     private func reset(_ place: QUICPeerPlace, on socket: UDPSocket) {
-        var (remote, local) = (sockaddr_storage(), sockaddr_storage())
+        let remote = StoredEnd(place.remote, family: socket.family)
+        let local = place.local.map { StoredEnd($0, family: socket.family) }
         var id = ngtcp2_cid()
         ngtcp2_cid_init(&id, place.id, place.id.count)
-        withUnsafeMutableBytes(of: &remote) { remote in
-            withUnsafeMutableBytes(of: &local) { local in
-                guard let remoteBase = remote.baseAddress, let localBase = local.baseAddress else { return }
-                let remoteLength = place.remote.encode(family: socket.family, into: remoteBase)
-                let localLength = place.local?.encode(family: socket.family, into: localBase) ?? 0
-                guard remoteLength > 0, let room = sender.reserve(), let base = room.baseAddress else { return }
-                let length = writeReset(
-                    for: &id, byteCount: Self.resetLength, into: base.assumingMemoryBound(to: UInt8.self))
-                guard length > 0 else { return }
-                sender.commit(
-                    length, on: socket,
-                    from: localLength > 0 ? NetworkEnd(address: localBase, length: localLength) : nil,
-                    to: NetworkEnd(address: remoteBase, length: remoteLength))
-                statistics.resetsSent += 1
-            }
+        guard remote.length > 0, let room = sender.reserve(), let base = room.baseAddress else { return }
+        let length = writeReset(for: &id, byteCount: Self.resetLength, into: base.assumingMemoryBound(to: UInt8.self))
+        guard length > 0 else { return }
+        withExtendedLifetime((remote, local)) {
+            sender.commit(length, on: socket, from: local?.endIfAny, to: remote.end)
         }
+        statistics.resetsSent += 1
     }
 }

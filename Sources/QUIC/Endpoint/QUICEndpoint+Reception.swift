@@ -195,7 +195,7 @@ extension QUICEndpoint {
     ) -> TokenVerdict {
         guard !bytes.isEmpty, let token = bytes.baseAddress else { return .unproven }
         let key = options.keys.tokenKey
-        let address = packet.remote.address.assumingMemoryBound(to: sockaddr.self)
+        let address = packet.remote.socketAddress
         var header = header
         if token.pointee == UInt8(NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY) {
             var original = ngtcp2_cid()
@@ -248,7 +248,7 @@ extension QUICEndpoint {
         var token = [UInt8](repeating: 0, count: 256)
         let key = options.keys.tokenKey
         let length = ngtcp2_crypto_generate_retry_token(
-            &token, key, key.count, header.version, packet.remote.address.assumingMemoryBound(to: sockaddr.self),
+            &token, key, key.count, header.version, packet.remote.socketAddress,
             packet.remote.length, &source, &header.dcid, Self.wallClock())
         guard length > 0 else { return }
         let sent = answer(packet, on: socket) { buffer, size in

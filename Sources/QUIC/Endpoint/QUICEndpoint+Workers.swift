@@ -15,11 +15,9 @@ extension QUICEndpoint {
     public func shareAddress() throws(QUICError) {
         loop.checkIsolated()
         guard let socket = sockets.first else { throw QUICError.closed }
-        var value: Int32 = 1
-        guard
-            setsockopt(
-                socket.descriptor, SOL_SOCKET, SO_REUSEPORT, &value, socklen_t(MemoryLayout<Int32>.size)) == 0
-        else { throw QUICError.socket(SystemError("SO_REUSEPORT"), during: "sharing UDP \(localAddress)") }
+        guard UDPSocket.setOption(socket.descriptor, SOL_SOCKET, SO_REUSEPORT) else {
+            throw QUICError.socket(SystemError("SO_REUSEPORT"), during: "sharing UDP \(localAddress)")
+        }
     }
 
     /// Where the packets of new connections go, whose ids name no worker.

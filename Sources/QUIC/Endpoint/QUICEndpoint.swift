@@ -160,7 +160,7 @@ public final class QUICEndpoint: @unchecked Sendable {
         loop.checkIsolated()
         guard !isClosed, let socket = sockets.first else { throw QUICError.closed }
         let connection = QUICConnection(endpoint: self, role: .client(options), remote: address, socket: socket)
-        guard connection.remoteLength > 0 else {
+        guard connection.remote.length > 0 else {
             throw QUICError.invalidSetting("\(address) cannot be reached from a socket on \(socket.localAddress)")
         }
         try connection.startClient(options)

@@ -16,8 +16,7 @@ final class UDPSocket {
     let isAwaited: Bool
     /// Whether it queues ICMP errors for `nextError`.
     let reportsErrors: Bool
-    private let local: UnsafeMutablePointer<sockaddr_storage>
-    private let localLength: socklen_t
+    private let local: StoredEnd
     var watch: EventLoop.Watch?
 
     /// - Parameters:
@@ -27,70 +26,50 @@ final class UDPSocket {
         _ address: SocketAddress, reusePort: Bool, bufferSize: Int, awaitsAddress: Bool = false,
         reportsErrors: Bool = false
     ) throws(QUICError) {
-        let storage = UnsafeMutablePointer<sockaddr_storage>.allocate(capacity: 1)
-        storage.initialize(to: sockaddr_storage())
-        do throws(QUICError) {
-            // Where IPv6 is switched off, "every address" means every IPv4 address.
-            let wanted = address.isIPv4 ? AF_INET : AF_INET6
-            let kind = Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
-            var descriptor = Glibc.socket(wanted, kind, 0)
-            var family = wanted
-            if descriptor < 0, address.isUnspecified {
-                family = AF_INET
-                descriptor = Glibc.socket(family, kind, 0)
-            }
-            guard descriptor >= 0 else { throw Self.failure("socket", address) }
-            var complete = false
-            defer { if !complete { close(descriptor) } }
-            try Self.setOptions(descriptor, family, address, reusePort: reusePort, bufferSize: bufferSize)
-            let length = address.encode(family: family, into: storage)
-            func isBound() -> Bool {
-                UnsafeRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(descriptor, $0, length) == 0
-                }
-            }
-            if !isBound() {
-                // An address that the machine is going to have: at boot, before its network is up.
-                guard awaitsAddress, errno == EADDRNOTAVAIL, Self.mayBindFreely(descriptor, family), isBound() else {
-                    throw Self.failure("bind", address)
-                }
-                isAwaited = true
-            } else {
-                isAwaited = false
-            }
-            var actual = socklen_t(MemoryLayout<sockaddr_storage>.size)
-            let named = UnsafeMutableRawPointer(storage).withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                getsockname(descriptor, $0, &actual)
-            }
-            guard named == 0, let localAddress = SocketAddress(storage, length: Int(actual)) else {
-                throw Self.failure("getsockname", address)
-            }
-            complete = true
-            self.descriptor = descriptor
-            self.family = family
-            self.reportsErrors = reportsErrors && ptt_report_errors(descriptor, family) == 0
-            self.localAddress = localAddress
-            isWildcard = localAddress.isUnspecified
-            local = storage
-            localLength = actual
-        } catch {
-            storage.deallocate()
-            throw error
+        // Where IPv6 is switched off, "every address" means every IPv4 address.
+        var family = address.isIPv4 ? AF_INET : AF_INET6
+        let kind = Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_NONBLOCK.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+        var descriptor = Glibc.socket(family, kind, 0)
+        if descriptor < 0, address.isUnspecified {
+            family = AF_INET
+            descriptor = Glibc.socket(family, kind, 0)
         }
+        guard descriptor >= 0 else { throw Self.failure("socket", address) }
+        var isComplete = false
+        defer { if !isComplete { close(descriptor) } }
+        try Self.setOptions(descriptor, family, address, reusePort: reusePort, bufferSize: bufferSize)
+        local = StoredEnd(address, family: family)
+        isAwaited = bind(descriptor, local.end.socketAddress, local.length) != 0
+        if isAwaited {
+            // An address that the machine is going to have: at boot, before its network is up.
+            guard awaitsAddress, errno == EADDRNOTAVAIL, Self.mayBindFreely(descriptor, family),
+                bind(descriptor, local.end.socketAddress, local.length) == 0
+            else { throw Self.failure("bind", address) }
+        }
+        local.length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        guard getsockname(descriptor, local.end.socketAddress, &local.length) == 0,
+            let localAddress = local.end.value
+        else { throw Self.failure("getsockname", address) }
+        isComplete = true
+        self.descriptor = descriptor
+        self.family = family
+        self.reportsErrors = reportsErrors && ptt_report_errors(descriptor, family) == 0
+        self.localAddress = localAddress
+        isWildcard = localAddress.isUnspecified
     }
 
-    deinit {
-        close(descriptor)
-        local.deallocate()
+    deinit { close(descriptor) }
+
+    static func setOption(_ descriptor: Int32, _ level: Int32, _ option: Int32, to value: Int32 = 1) -> Bool {
+        var value = value
+        return setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size)) == 0
     }
 
     /// Whether any address can be bound from now on, also one that the machine does not have (ip(7), IP_FREEBIND).
     private static func mayBindFreely(_ descriptor: Int32, _ family: Int32) -> Bool {
         // IPV6_FREEBIND, which Swift does not see.
-        let (level, option): (Int32, Int32) =
-            family == AF_INET6 ? (Int32(IPPROTO_IPV6), 78) : (Int32(IPPROTO_IP), IP_FREEBIND)
-        var isOn: Int32 = 1
-        return setsockopt(descriptor, level, option, &isOn, socklen_t(MemoryLayout<Int32>.size)) == 0
+        family == AF_INET6
+            ? setOption(descriptor, Int32(IPPROTO_IPV6), 78) : setOption(descriptor, Int32(IPPROTO_IP), IP_FREEBIND)
     }
 
     private static func failure(_ call: String, _ address: SocketAddress) -> QUICError {
@@ -101,8 +80,7 @@ final class UDPSocket {
         _ descriptor: Int32, _ family: Int32, _ address: SocketAddress, reusePort: Bool, bufferSize: Int
     ) throws(QUICError) {
         func set(_ level: Int32, _ option: Int32, _ value: Int32) -> Bool {
-            var value = value
-            return setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size)) == 0
+            setOption(descriptor, level, option, to: value)
         }
         if family == AF_INET6 {
             guard set(Int32(IPPROTO_IPV6), IPV6_V6ONLY, 0) else { throw failure("IPV6_V6ONLY", address) }
@@ -152,11 +130,11 @@ final class UDPSocket {
     func withPath<T>(from local: NetworkEnd? = nil, to remote: NetworkEnd, _ body: (UnsafePointer<ngtcp2_path>) -> T)
         -> T
     {
-        let local = local ?? NetworkEnd(address: UnsafeMutableRawPointer(self.local), length: localLength)
+        let local = local ?? self.local.end
         var path = ngtcp2_path()
-        path.local.addr = local.address.assumingMemoryBound(to: sockaddr.self)
+        path.local.addr = local.socketAddress
         path.local.addrlen = local.length
-        path.remote.addr = remote.address.assumingMemoryBound(to: sockaddr.self)
+        path.remote.addr = remote.socketAddress
         path.remote.addrlen = remote.length
         return body(&path)
     }
@@ -172,6 +150,9 @@ struct NetworkEnd {
     let address: UnsafeMutableRawPointer
     let length: socklen_t
 
+    /// As socket calls take it.
+    var socketAddress: UnsafeMutablePointer<sockaddr> { address.assumingMemoryBound(to: sockaddr.self) }
+
     /// As a value; nil when it is no IP address.
     var value: SocketAddress? { SocketAddress(address, length: Int(length)) }
 
@@ -180,6 +161,42 @@ struct NetworkEnd {
         guard let other else { return false }
         return length == other.length && memcmp(address, other.address, Int(length)) == 0
     }
+}
+
+extension NetworkEnd {
+    /// One end of a path of the library's.
+    init(_ end: ngtcp2_addr) { self.init(address: UnsafeMutableRawPointer(end.addr), length: end.addrlen) }
+}
+
+/// An address in the kernel's form, at one place for as long as this lives.
+final class StoredEnd {
+    private let storage: UnsafeMutablePointer<sockaddr_storage>
+    /// 0: there is none.
+    var length: socklen_t = 0
+
+    init(_ end: NetworkEnd? = nil) {
+        storage = .allocate(capacity: 1)
+        storage.initialize(to: sockaddr_storage())
+        set(end)
+    }
+
+    /// For a socket of `family`; none when such a socket cannot reach the address.
+    convenience init(_ address: SocketAddress, family: Int32) {
+        self.init()
+        length = address.encode(family: family, into: storage)
+    }
+
+    deinit { storage.deallocate() }
+
+    func set(_ end: NetworkEnd?) {
+        length = min(end?.length ?? 0, socklen_t(MemoryLayout<sockaddr_storage>.size))
+        if let end { UnsafeMutableRawPointer(storage).copyMemory(from: end.address, byteCount: Int(length)) }
+    }
+
+    /// Valid while this lives.
+    var end: NetworkEnd { NetworkEnd(address: UnsafeMutableRawPointer(storage), length: length) }
+    /// The same; nil: there is none.
+    var endIfAny: NetworkEnd? { length > 0 ? end : nil }
 }
 
 /// What makes packets leave from one of the host's addresses, for sockets that are bound to all of them.
@@ -193,7 +210,7 @@ struct PacketSource {
             length = 0
             return
         }
-        length = ptt_write_packet_source(control, local.address.assumingMemoryBound(to: sockaddr.self))
+        length = ptt_write_packet_source(control, local.socketAddress)
     }
 
     func deallocate() { control.deallocate() }
