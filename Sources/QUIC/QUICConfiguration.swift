@@ -1,6 +1,5 @@
 // What an endpoint is set up with: identity, limits, what a server and a client connection want.
-import CGnuTLS
-import CNgtcp2
+import Cryptography
 
 /// A certificate with its private key, to be shown to peers.
 ///
@@ -60,16 +59,12 @@ public struct ServerKeys: Sendable, Equatable {
     let tokenKey: [UInt8]
 
     /// Fresh random secrets.
-    public static func generate() -> ServerKeys {
-        var bytes = [UInt8](repeating: 0, count: length)
-        fillWithRandom(&bytes)
-        return ServerKeys(valid: bytes)
-    }
+    public static func generate() -> ServerKeys { ServerKeys(valid: SecureRandom.bytes(length)) }
 
     /// The same secrets with a new ticket key. Tickets under the old key become invalid; address tokens and stateless
     /// resets stay valid.
     public func withFreshTicketKey() -> ServerKeys {
-        ServerKeys(valid: ServerKeys.generate().ticketKey + tokenKey)
+        ServerKeys(valid: SecureRandom.bytes(Self.ticketKeyLength) + tokenKey)
     }
 
     private init(valid bytes: [UInt8]) {
@@ -219,10 +214,4 @@ public struct QUICClientOptions: Sendable {
         self.expectedRoundTrip = expectedRoundTrip
         self.serverName = serverName
     }
-}
-
-/// Fills `bytes` from GnuTLS's generator for keys.
-func fillWithRandom(_ bytes: inout [UInt8]) {
-    let status = gnutls_rnd(GNUTLS_RND_KEY, &bytes, bytes.count)
-    precondition(status == 0, "no random numbers: \(String(cString: gnutls_strerror(status)))")
 }

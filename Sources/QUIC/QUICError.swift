@@ -1,4 +1,5 @@
 // The errors of this module: refused calls, and the reasons why a connection ended.
+import Cryptography
 import Reactor
 
 /// A call on an endpoint, connection or stream that could not be done. Nothing has changed when one is thrown.
@@ -95,7 +96,7 @@ public enum QUICCloseReason: Error, Equatable, Sendable, CustomStringConvertible
         case .handshakeTimeout: "no answer from the peer"
         case .statelessReset: "the peer has lost the connection (restarted)"
         case .peerKeyRejected(let hash):
-            "the peer's key is not the expected one (its SHA-256 is \(Self.hex(hash))); get a new invitation"
+            "the peer's key is not the expected one (its SHA-256 is \(Hexadecimal.encode(hash))); get a new invitation"
         case .ownKeyRejected: "the peer refused this side's key"
         case .ownCertificateMissing: "the peer demands a certificate and none is configured"
         case .peerCertificateMissing: "the peer showed no certificate"
@@ -107,8 +108,4 @@ public enum QUICCloseReason: Error, Equatable, Sendable, CustomStringConvertible
     }
 
     private static func suffix(_ reason: String) -> String { reason.isEmpty ? "" : ", \"\(reason)\"" }
-
-    private static func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-    }
 }

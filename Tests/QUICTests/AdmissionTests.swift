@@ -86,11 +86,11 @@ import Testing
         for _ in 0..<4 { _ = try await client.connect(to: server) }
         try await client.wait("all") { $0.readyCount == 4 }
         #expect(try await server.on { $0.endpoint.statistics.retriesSent } > 0)
-        try await server.wait("complete") { $0.endpoint.admission.handshakes == 0 }
-        #expect(try await server.on { $0.endpoint.admission.connections } == 4)
+        try await server.wait("complete") { $0.endpoint.group.admission.withLock { $0.handshakes } == 0 }
+        #expect(try await server.on { $0.endpoint.group.admission.withLock { $0.connections } } == 4)
         try await client.stop()
         try await server.wait("gone") { $0.endpoint.connectionCount == 0 }
-        #expect(try await server.on { $0.endpoint.admission.addressCount } == 0)
+        #expect(try await server.on { $0.endpoint.group.admission.withLock { $0.addressCount } } == 0)
         try await server.stop()
     }
 

@@ -5,6 +5,7 @@ import CLinux
 import CNgtcp2
 import Glibc
 import MonotonicTime
+import Synchronization
 
 extension QUICConnection {
     static func of(_ userData: UnsafeMutableRawPointer?) -> QUICConnection? {
@@ -201,7 +202,7 @@ extension QUICConnection {
             ngtcp2_conn_set_keep_alive_timeout(conn, keepAliveNanoseconds)
         }
         isHandshakeComplete = true
-        if let admittedFrom { endpoint.admission.completed(admittedFrom) }
+        if let admittedFrom { endpoint.group.admission.withLock { $0.completed(admittedFrom) } }
         // Closed on early data: the next flush says so.
         guard closeRequest == nil else { return true }
         isReady = true

@@ -94,9 +94,7 @@ extension QUICConnection {
     private func noticeStoppedStreams() {
         for stream in streams.values where stream.isPeerInitiated && !stream.sendingClosed {
             guard isStopped(stream) else { continue }
-            stream.sending.dropUnsent()
-            stream.sendingClosed = true
-            stream.finishSent = true
+            stream.peerStopped()
             post(.streamAbandoned(stream))
         }
     }

@@ -6,16 +6,13 @@ import MonotonicTime
 
 extension QUICConnection {
     /// What a server has learnt from the packet that starts a connection.
-    struct Initial {
-        /// The id that the client chose for the server, in this packet.
-        var destination: ngtcp2_cid
-        /// The client's own id.
-        var source: ngtcp2_cid
+    struct Beginning {
+        /// Its header, with the id that the client chose for the server, and the client's own.
+        let packet: ngtcp2_pkt_hd
         /// The id that the client chose first, when a Retry came in between.
         var originalDestination: ngtcp2_cid?
-        var version: UInt32
-        /// Its bytes are the packet's.
-        var token: UnsafeBufferPointer<UInt8>
+        /// What proves the client's address; the bytes are the packet's.
+        var token: UnsafeBufferPointer<UInt8>?
     }
 
     private static let quicVersion1: UInt32 = 1
@@ -24,20 +21,18 @@ extension QUICConnection {
     /// RFC 8446, section 6.
     private static let unexpectedMessageAlert: UInt8 = 10
 
-    /// Creates the server's side of the connection that `initial` starts.
-    func startServer(_ initial: Initial, options: QUICServerOptions) throws(QUICError) {
+    /// Creates the server's side of a connection.
+    func startServer(_ beginning: Beginning, options: QUICServerOptions) throws(QUICError) {
         var settings = makeSettings()
-        ptt_set_token(&settings, initial.token.baseAddress, initial.token.count)
+        ptt_set_token(&settings, beginning.token?.baseAddress, beginning.token?.count ?? 0)
         var parameters = makeParameters()
         var source = ngtcp2_cid()
         let own = endpoint.makeConnectionID(&source)
-        if var original = initial.originalDestination {
-            ptt_set_original_id(&parameters, &original)
-            parameters.retry_scid = initial.destination
+        var original = beginning.originalDestination ?? beginning.packet.dcid
+        ptt_set_original_id(&parameters, &original)
+        if beginning.originalDestination != nil {
+            parameters.retry_scid = beginning.packet.dcid
             parameters.retry_scid_present = 1
-        } else {
-            var original = initial.destination
-            ptt_set_original_id(&parameters, &original)
         }
         parameters.stateless_reset_token_present = 1
         withUnsafeMutableBytes(of: &parameters.stateless_reset_token) {
@@ -55,18 +50,18 @@ extension QUICConnection {
         }
         memory = endpoint.stage.flatMap { ConnectionMemory(on: $0) }
         memory?.enter()
-        var peer = initial.source
+        var peer = beginning.packet.scid
         var created: OpaquePointer?
         let status = socket.withPath(from: local.endIfAny, to: remote.end) { path in
             ngtcp2_conn_server_new_versioned(
-                &created, &peer, &source, path, initial.version, NGTCP2_CALLBACKS_VERSION, &callbacks,
+                &created, &peer, &source, path, beginning.packet.version, NGTCP2_CALLBACKS_VERSION, &callbacks,
                 NGTCP2_SETTINGS_VERSION, &settings, NGTCP2_TRANSPORT_PARAMS_VERSION, &parameters, memory?.allocator,
                 Unmanaged.passUnretained(self).toOpaque())
         }
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_server_new", status) }
         conn = created
         keepQUICBit(created)
-        let session = try TLSSession.server(tlsSetup, options: options, replayGuard: endpoint.admission.replayGuard)
+        let session = try TLSSession.server(of: self, options)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
         register(own)
@@ -114,7 +109,7 @@ extension QUICConnection {
         guard status == 0, let created else { throw QUICError.ngtcp2("ngtcp2_conn_client_new", status) }
         conn = created
         keepQUICBit(created)
-        let session = try TLSSession.client(tlsSetup, options: options)
+        let session = try TLSSession.client(of: self, options)
         self.session = session
         ngtcp2_conn_set_tls_native_handle(created, UnsafeMutableRawPointer(session.handle))
         if let resumption { offerEarlyData(resumption, session, created) }
@@ -127,12 +122,6 @@ extension QUICConnection {
         let parameters = resumption.transportParameters
         guard ptt_set_early_parameters(conn, parameters, parameters.count) == 0 else { return }
         earlyData = .offered
-    }
-
-    private var tlsSetup: TLSSession.Setup {
-        TLSSession.Setup(
-            credentials: endpoint.credentials,
-            applicationProtocol: Array(endpoint.configuration.applicationProtocol.utf8), reference: reference)
     }
 
     private func makeSettings() -> ngtcp2_settings {

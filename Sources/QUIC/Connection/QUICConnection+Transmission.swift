@@ -23,6 +23,17 @@ extension QUICConnection {
         /// Nothing can be sent now.
         case nothing
         case failed(Int32)
+
+        /// What the library says of a write.
+        init(written: Int) {
+            switch written {
+            case 1...: self = .packet(written)
+            case 0: self = .nothing
+            default:
+                let status = Int32(truncatingIfNeeded: written)
+                self = status == NGTCP2_ERR_WRITE_MORE ? .more : .failed(status)
+            }
+        }
     }
 
     /// Where a flush stands.
@@ -91,8 +102,7 @@ extension QUICConnection {
         let written = ngtcp2_conn_writev_stream_versioned(
             conn, &pass.path.path, NGTCP2_PKT_INFO_VERSION, &pass.info, buffer.bytes, buffer.count, &taken,
             NGTCP2_WRITE_STREAM_FLAG_NONE, -1, nil, 0, pass.time)
-        if written < 0 { return .failed(Int32(truncatingIfNeeded: written)) }
-        return written == 0 ? .nothing : .packet(written)
+        return Step(written: written)
     }
 
     private func writeDatagram(
@@ -112,15 +122,13 @@ extension QUICConnection {
                 NGTCP2_WRITE_DATAGRAM_FLAG_MORE, id, &vector, datagram.isEmpty ? 0 : 1, pass.time)
         }
         if accepted != 0 { datagrams.removeFirst() }
-        if written > 0 { return .packet(written) }
-        if written == 0 { return .nothing }
-        switch Int32(truncatingIfNeeded: written) {
-        case NGTCP2_ERR_WRITE_MORE: return .more
-        case NGTCP2_ERR_INVALID_STATE, NGTCP2_ERR_INVALID_ARGUMENT:
+        let step = Step(written: written)
+        switch step {
+        case .failed(NGTCP2_ERR_INVALID_STATE), .failed(NGTCP2_ERR_INVALID_ARGUMENT):
             // The peer's limits were checked above, so this is the library's view of them: drop what it refuses.
             dropFirstDatagram()
             return .more
-        case let status: return .failed(status)
+        default: return step
         }
     }
 
@@ -155,23 +163,19 @@ extension QUICConnection {
             stream.sending.markSent(taken)
             if stream.finishing, taken == offered, stream.sending.unsent == 0 { stream.finishSent = true }
         }
-        if written > 0 {
+        let step = Step(written: written)
+        switch step {
+        case .packet:
             // The next packet is another stream's, if there is one.
             if sendQueue.count > 1 { sendQueue.append(sendQueue.removeFirst()) }
-            return .packet(written)
-        }
-        if written == 0 { return .nothing }
-        switch Int32(truncatingIfNeeded: written) {
-        case NGTCP2_ERR_WRITE_MORE: return .more
-        case NGTCP2_ERR_STREAM_DATA_BLOCKED:
+            return step
+        case .failed(NGTCP2_ERR_STREAM_DATA_BLOCKED):
             pass.blocked.append(sendQueue.removeFirst())
             return .more
-        case NGTCP2_ERR_STREAM_SHUT_WR, NGTCP2_ERR_STREAM_NOT_FOUND:
-            stream.sending.dropUnsent()
-            stream.sendingClosed = true
-            stream.finishSent = true
+        case .failed(NGTCP2_ERR_STREAM_SHUT_WR), .failed(NGTCP2_ERR_STREAM_NOT_FOUND):
+            stream.peerStopped()
             return .more
-        case let status: return .failed(status)
+        default: return step
         }
     }
 

@@ -261,10 +261,7 @@ public final class QUICConnection: @unchecked Sendable {
 
     /// The longest datagram that can be sent; 0 when the peer takes none, nil while its limits are not known.
     public var maximumDatagramLength: Int? {
-        guard let conn, isReady || earlyData == .offered,
-            let parameters = ngtcp2_conn_get_remote_transport_params(conn)
-        else { return nil }
-        let frame = Int(clamping: parameters.pointee.max_datagram_frame_size)
+        guard isReady || earlyData == .offered, let frame = peerDatagramFrameSize else { return nil }
         return max(0, min(frame - Self.datagramFrameOverhead, Self.packetRoomForDatagram))
     }
 

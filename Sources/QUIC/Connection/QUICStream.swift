@@ -67,11 +67,15 @@ public final class QUICStream: @unchecked Sendable {
 
     /// Ends the sending side; what is queued is still sent.
     public func finish() {
-        guard let connection, connection.isOpen, !sendingClosed, !isOver else { return }
-        connection.checkLoop()
-        finishing = true
+        // Refused only where nothing more can be sent anyway.
+        try? write([], finish: true)
+    }
+
+    /// The peer takes nothing more (STOP_SENDING).
+    func peerStopped() {
+        sending.dropUnsent()
         sendingClosed = true
-        connection.streamHasDataToSend(self)
+        finishSent = true
     }
 
     /// Everything that has arrived and was not read yet, and whether the peer's sending side ended after it. Empty

@@ -1,7 +1,5 @@
 // What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was.
-import CGnuTLS
-import CLinux
-import CNgtcp2
+import Cryptography
 
 /// What a client needs to greet a server that it knows, with early data in its first packet (0-RTT, RFC 9001,
 /// section 4.6). It contains secrets; keep `bytes` as carefully as a private key.
@@ -60,12 +58,4 @@ public struct ResumptionState: Sendable, Equatable {
     var isStorable: Bool {
         [session, transportParameters, token].allSatisfy { $0.count <= Self.maximumPartLength }
     }
-}
-
-/// The SHA-256 of `bytes`.
-func sha256(_ bytes: [UInt8]) -> [UInt8] {
-    var hash = [UInt8](repeating: 0, count: 32)
-    let status = gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes, bytes.count, &hash)
-    precondition(status == 0, "SHA-256 works")
-    return hash
 }

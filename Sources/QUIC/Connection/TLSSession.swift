@@ -11,21 +11,12 @@ final class TLSSession {
     /// The peer's certificate that was looked at last, and the hash of its key.
     private var known: (certificate: [UInt8], keyHash: [UInt8])?
 
-    /// What a session is made from; `reference` leads GnuTLS's callbacks to the connection and outlives the session.
-    struct Setup {
-        var credentials: TLSCredentials
-        var applicationProtocol: [UInt8]
-        var reference: UnsafeMutablePointer<ngtcp2_crypto_conn_ref>
-    }
-
     /// A server's side; tickets are sealed with `keys`.
-    static func server(
-        _ setup: Setup, options: QUICServerOptions, replayGuard: ReplayGuard
-    ) throws(QUICError) -> TLSSession {
+    static func server(of connection: QUICConnection, _ options: QUICServerOptions) throws(QUICError) -> TLSSession {
         var flags = GNUTLS_SERVER.rawValue | GNUTLS_NO_AUTO_SEND_TICKET.rawValue
         flags |= GNUTLS_NO_END_OF_EARLY_DATA.rawValue
         if options.acceptsEarlyData { flags |= GNUTLS_ENABLE_EARLY_DATA.rawValue }
-        let session = try TLSSession(setup, flags: flags)
+        let session = try TLSSession(connection, flags: flags)
         let status = TLSCredentials.withDatum(options.keys.ticketKey) {
             gnutls_session_ticket_enable_server(session.handle, $0)
         }
@@ -33,7 +24,7 @@ final class TLSSession {
         if options.acceptsEarlyData {
             // QUIC bounds early data by flow control; RFC 9001, section 4.6.1 wants this value.
             gnutls_record_set_max_early_data_size(session.handle, Int(UInt32.max))
-            session.antiReplay = replayGuard.makeContext()
+            session.antiReplay = connection.endpoint.group.replayGuard.makeContext()
             if let context = session.antiReplay { gnutls_anti_replay_enable(session.handle, context) }
         }
         gnutls_certificate_server_set_request(session.handle, GNUTLS_CERT_REQUIRE)
@@ -49,11 +40,11 @@ final class TLSSession {
     }
 
     /// A client's side; tickets that come are given to the connection.
-    static func client(_ setup: Setup, options: QUICClientOptions) throws(QUICError) -> TLSSession {
+    static func client(of connection: QUICConnection, _ options: QUICClientOptions) throws(QUICError) -> TLSSession {
         let flags =
             GNUTLS_CLIENT.rawValue | GNUTLS_ENABLE_EARLY_DATA.rawValue | GNUTLS_NO_END_OF_EARLY_DATA.rawValue
             | GNUTLS_FORCE_CLIENT_CERT.rawValue
-        let session = try TLSSession(setup, flags: flags)
+        let session = try TLSSession(connection, flags: flags)
         gnutls_handshake_set_hook_function(
             session.handle, GNUTLS_HANDSHAKE_NEW_SESSION_TICKET.rawValue, Int32(GNUTLS_HOOK_POST)
         ) { session, _, _, incoming, _ in
@@ -67,7 +58,8 @@ final class TLSSession {
         return session
     }
 
-    private init(_ setup: Setup, flags: UInt32) throws(QUICError) {
+    /// - Parameter connection: GnuTLS's callbacks are led to it; it outlives the session.
+    private init(_ connection: QUICConnection, flags: UInt32) throws(QUICError) {
         let priorities = try TLSCredentials.priorities.get()
         var handle: gnutls_session_t?
         var status = gnutls_init(&handle, flags)
@@ -76,9 +68,9 @@ final class TLSSession {
         status = gnutls_priority_set(handle, priorities.handle)
         guard status == 0 else { throw QUICError.gnutls("gnutls_priority_set", status) }
         status = gnutls_credentials_set(
-            handle, GNUTLS_CRD_CERTIFICATE, UnsafeMutableRawPointer(setup.credentials.handle))
+            handle, GNUTLS_CRD_CERTIFICATE, UnsafeMutableRawPointer(connection.endpoint.credentials.handle))
         guard status == 0 else { throw QUICError.gnutls("gnutls_credentials_set", status) }
-        status = TLSCredentials.withDatum(setup.applicationProtocol) {
+        status = TLSCredentials.withDatum(Array(connection.endpoint.configuration.applicationProtocol.utf8)) {
             gnutls_alpn_set_protocols(handle, $0, 1, GNUTLS_ALPN_MANDATORY.rawValue)
         }
         guard status == 0 else { throw QUICError.gnutls("gnutls_alpn_set_protocols", status) }
@@ -89,7 +81,7 @@ final class TLSSession {
         guard configured == 0 else {
             throw QUICError.library(call: "ngtcp2_crypto_gnutls_configure_session", reason: "refused")
         }
-        gnutls_session_set_ptr(handle, setup.reference)
+        gnutls_session_set_ptr(handle, connection.reference)
     }
 
     deinit {

@@ -1,5 +1,6 @@
 // Decides which clients may open a connection: limits on all pending handshakes, and on those of one address. Pure.
 import MonotonicTime
+import Synchronization
 
 /// Counts the connections of a server by the addresses that they began from.
 ///
@@ -55,6 +56,13 @@ struct Admission {
         }
     }
 
+    /// The same; if one may begin, it has begun.
+    mutating func admit(_ address: SocketAddress, isProven: Bool, at now: Instant) -> Verdict {
+        let verdict = judge(address, isProven: isProven, at: now)
+        if verdict == .admitted { began(address) }
+        return verdict
+    }
+
     /// A connection begins from `address`, with its handshake.
     mutating func began(_ address: SocketAddress) {
         connections += 1
@@ -79,4 +87,14 @@ struct Admission {
 
     /// Addresses that have connections; for tests.
     var addressCount: Int { counts.count }
+}
+
+/// The bounds on connections, and the memory of early data, that several endpoints (workers) of one server share, each on its own
+/// thread: to a client they are one.
+public final class QUICServerGroup: Sendable {
+    let admission: Mutex<Admission>
+    let replayGuard = ReplayGuard()
+
+    /// For endpoints with these options.
+    public init(_ options: QUICServerOptions) { admission = Mutex(Admission(options)) }
 }

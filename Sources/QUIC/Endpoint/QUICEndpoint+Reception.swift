@@ -2,9 +2,11 @@
 import CGnuTLS
 import CLinux
 import CNgtcp2
+import Cryptography
 import Glibc
 import Logging
 import MonotonicTime
+import Synchronization
 
 extension QUICEndpoint {
     /// Packets of one socket that a turn looks at, before other work on the loop has its turn.
@@ -145,21 +147,18 @@ extension QUICEndpoint {
             return
         }
         guard let address = packet.remote.value else { return }
-        var initial = QUICConnection.Initial(
-            destination: header.dcid, source: header.scid, originalDestination: nil, version: header.version,
-            token: UnsafeBufferPointer(start: nil, count: 0))
-        var isProven = false
         var tokenLength = 0
         let token = UnsafeBufferPointer(start: ptt_token(&header, &tokenLength), count: tokenLength)
+        var beginning = QUICConnection.Beginning(packet: header)
         switch examineToken(token, header, packet, options) {
-        case .proven(let original):
-            initial.originalDestination = original
-            initial.token = token
-            isProven = true
+        case .proven(let original): (beginning.originalDestination, beginning.token) = (original, token)
         case .unproven: break
         case .forged: return sendInvalidToken(header, packet, on: socket)
         }
-        switch admission.admit(address, isProven: isProven, at: .now) {
+        let verdict = group.admission.withLock {
+            $0.admit(address, isProven: beginning.token != nil, at: .now)
+        }
+        switch verdict {
         case .admitted: break
         case .mustProveAddress: return sendRetry(header, packet, options, on: socket)
         case .refused:
@@ -169,11 +168,11 @@ extension QUICEndpoint {
         let connection = QUICConnection(
             endpoint: self, role: .server(options), remote: address, local: packet.local, socket: socket)
         do {
-            try connection.startServer(initial, options: options)
+            try connection.startServer(beginning, options: options)
         } catch {
             logger.error("cannot accept a connection", metadata: ["error": "\(error)", "peer": "\(address)"])
             for id in connection.ids { routes[id] = nil }
-            admission.ended(address, wasComplete: false)
+            group.admission.withLock { $0.ended(address, wasComplete: false) }
             return
         }
         if let id = ConnectionID(header.dcid) { connection.register(id) }
@@ -282,8 +281,7 @@ extension QUICEndpoint {
     func writeReset(for id: inout ngtcp2_cid, byteCount: Int, into buffer: UnsafeMutablePointer<UInt8>) -> Int {
         var token = [UInt8](repeating: 0, count: 16)
         token.withUnsafeMutableBytes { makeResetToken(for: &id, into: $0) }
-        var random = [UInt8](repeating: 0, count: byteCount - token.count)
-        fillWithRandom(&random)
+        let random = SecureRandom.bytes(byteCount - token.count)
         return ngtcp2_pkt_write_stateless_reset(buffer, byteCount, token, random, random.count)
     }
 
@@ -292,8 +290,7 @@ extension QUICEndpoint {
     /// Fills in a new id of this endpoint: its worker's number, then chance.
     func makeConnectionID(_ id: inout ngtcp2_cid) -> ConnectionID {
         let worker = configuration.server?.worker ?? 0
-        var bytes = [UInt8](repeating: 0, count: ConnectionID.ownLength)
-        fillWithRandom(&bytes)
+        var bytes = SecureRandom.bytes(ConnectionID.ownLength)
         bytes[0] = UInt8(worker >> 8)
         bytes[1] = UInt8(truncatingIfNeeded: worker)
         ngtcp2_cid_init(&id, bytes, bytes.count)
@@ -303,9 +300,7 @@ extension QUICEndpoint {
 
     /// Fills in the id that a client gives the server for a start (RFC 9000, section 7.2).
     func makeRandomConnectionID(_ id: inout ngtcp2_cid) {
-        var bytes = [UInt8](repeating: 0, count: ConnectionID.ownLength)
-        fillWithRandom(&bytes)
-        ngtcp2_cid_init(&id, bytes, bytes.count)
+        ngtcp2_cid_init(&id, SecureRandom.bytes(ConnectionID.ownLength), ConnectionID.ownLength)
     }
 
     /// The stateless reset token of one of this endpoint's ids; derived, so that it can be given after a restart.

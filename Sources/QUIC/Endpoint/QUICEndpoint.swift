@@ -2,10 +2,12 @@
 import CGnuTLS
 import CLinux
 import CNgtcp2
+import Cryptography
 import Glibc
 import Logging
 import MonotonicTime
 import Reactor
+import Synchronization
 
 /// A UDP socket that serves as a QUIC version 1 (RFC 9000) server, client, or both, and carries foreign packets (RFC
 /// 9443) on the same port.
@@ -106,7 +108,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     let localSecret: [UInt8]
     var resetBudget = TokenBucket(depth: resetsPerSecond, perSecond: resetsPerSecond, at: .zero)
     /// Who may begin a connection; a client takes none.
-    let admission: QUICServerGroup
+    let group: QUICServerGroup
 
     /// An endpoint on `address`, bound and listening from now on. Called on the loop.
     ///
@@ -127,10 +129,10 @@ public final class QUICEndpoint: @unchecked Sendable {
         self.configuration = configuration
         self.logger = logger
         self.reusePort = reusePort
-        admission =
+        group =
             configuration.server?.group ?? QUICServerGroup(configuration.server ?? QUICServerOptions(keys: .generate()))
         credentials = try TLSCredentials(identity: configuration.identity)
-        localSecret = configuration.server?.keys.tokenKey ?? ServerKeys.generate().tokenKey
+        localSecret = configuration.server?.keys.tokenKey ?? SecureRandom.bytes(ServerKeys.tokenKeyLength)
         let socket = try UDPSocket(
             address, reusePort: reusePort, bufferSize: configuration.socketBuffer,
             awaitsAddress: configuration.server != nil, reportsErrors: configuration.server == nil)
@@ -319,7 +321,7 @@ public final class QUICEndpoint: @unchecked Sendable {
     func replace(_ connection: QUICConnection, by packet: [UInt8], for closingPeriod: Duration) {
         connections[ObjectIdentifier(connection)] = nil
         if let address = connection.admittedFrom {
-            admission.ended(address, wasComplete: connection.isHandshakeComplete)
+            group.admission.withLock { $0.ended(address, wasComplete: connection.isHandshakeComplete) }
         }
         let closing = ClosingConnection(of: connection, packet: packet) { [unowned self] in forget($0) }
         closing.say(through: sender)

@@ -12,24 +12,13 @@ import Synchronization
 final class ReplayGuard: Sendable {
     /// GnuTLS accepts a ticket age that is off by its window of 10 s.
     private static let memory = Duration.seconds(21)
-    /// Three times as many as a relay has connections by default. By calculation it takes 5 MB when it is full.
+    /// Three times as many as a relay has connections by default. By calculation it takes 6 MB when it is full.
     static let capacity = 65_536
     /// The key begins with the start of GnuTLS's window, which differs for one and the same greeting.
     private static let keyPrefix = 12
 
     /// The first half of a binder, which is the output of an HMAC: none is met twice by chance.
-    private struct Mark: Hashable {
-        let high: UInt64
-        let low: UInt64
-
-        init(_ binder: some Sequence<UInt8>) {
-            var (high, low) = (UInt64(0), UInt64(0))
-            for (index, byte) in binder.prefix(16).enumerated() {
-                if index < 8 { high = high << 8 | UInt64(byte) } else { low = low << 8 | UInt64(byte) }
-            }
-            (self.high, self.low) = (high, low)
-        }
-    }
+    private typealias Mark = UInt128
 
     private struct Seen {
         var binders: Set<Mark> = []
@@ -55,7 +44,7 @@ final class ReplayGuard: Sendable {
 
     /// Whether the greeting with this PSK binder is new; it is remembered.
     func isNew(_ binder: some Sequence<UInt8>, at now: Instant) -> Bool {
-        let mark = Mark(binder)
+        let mark = binder.prefix(16).reduce(Mark(0)) { $0 << 8 | Mark($1) }
         return seen.withLock { $0.isNew(mark, at: now) }
     }
 

@@ -22,22 +22,13 @@ public struct NetworkRoute: Sendable, Equatable, CustomStringConvertible {
 
     /// The current route to `remote`; nil when there is none, or its interface is down. It sends nothing.
     public static func toward(_ remote: SocketAddress) -> NetworkRoute? {
-        let family = remote.isIPv4 ? AF_INET : AF_INET6
-        let descriptor = socket(family, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        guard descriptor >= 0 else { return nil }
+        guard let descriptor = remote.connectedSocket() else { return nil }
         defer { close(descriptor) }
-        var storage = sockaddr_storage()
-        let source = withUnsafeMutableBytes(of: &storage) { bytes -> SocketAddress? in
-            guard let base = bytes.baseAddress else { return nil }
-            let address = base.assumingMemoryBound(to: sockaddr.self)
-            var length = remote.encode(family: family, into: base)
-            guard connect(descriptor, address, length) == 0 else { return nil }
-            length = socklen_t(bytes.count)
-            guard getsockname(descriptor, address, &length) == 0 else { return nil }
-            return SocketAddress(base, length: Int(length))
-        }
-        guard let source else { return nil }
-        let own = source.withoutPort
+        let source = StoredEnd()
+        source.length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        guard getsockname(descriptor, source.end.socketAddress, &source.length) == 0,
+            let own = source.end.value?.withoutPort
+        else { return nil }
         guard let (interface, isRunning) = owner(of: own) else { return NetworkRoute(source: own, interface: "") }
         return isRunning ? NetworkRoute(source: own, interface: interface) : nil
     }
@@ -59,5 +50,21 @@ public struct NetworkRoute: Sendable, Equatable, CustomStringConvertible {
             return (String(cString: entry.ifa_name), entry.ifa_flags & wanted == wanted)
         }
         return nil
+    }
+}
+
+extension SocketAddress {
+    /// A UDP socket, non-blocking, whose packets go to this address; nil: there is no way to it, or no descriptor.
+    func connectedSocket() -> Int32? {
+        let family = isIPv4 ? AF_INET : AF_INET6
+        let kind = SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
+        let descriptor = socket(family, Int32(kind), 0)
+        guard descriptor >= 0 else { return nil }
+        let peer = StoredEnd(self, family: family)
+        guard connect(descriptor, peer.end.socketAddress, peer.length) == 0 else {
+            close(descriptor)
+            return nil
+        }
+        return descriptor
     }
 }

@@ -28,18 +28,8 @@ public final class PortWatch {
     ///
     /// - Parameter onClosed: Called once, on the loop.
     public init?(_ address: SocketAddress, on loop: EventLoop, onClosed: @escaping () -> Void) {
-        self.loop = loop
-        self.onClosed = onClosed
-        let family = address.isIPv4 ? AF_INET : AF_INET6
-        descriptor = socket(family, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
-        guard descriptor >= 0 else { return nil }
-        var storage = sockaddr_storage()
-        let isConnected = withUnsafeMutableBytes(of: &storage) { bytes in
-            guard let base = bytes.baseAddress else { return false }
-            let length = address.encode(family: family, into: base)
-            return connect(descriptor, base.assumingMemoryBound(to: sockaddr.self), length) == 0
-        }
-        guard isConnected else { return nil }
+        guard let descriptor = address.connectedSocket() else { return nil }
+        (self.descriptor, self.loop, self.onClosed) = (descriptor, loop, onClosed)
         watch = try? loop.watch(descriptor, for: .readable) { [weak self] _ in self?.receive() }
         ask()
     }
