@@ -192,7 +192,8 @@ extension RelayClient {
     private func connect(to address: SocketAddress) {
         do throws(QUICError) {
             let transport = try QUICTransport(
-                address: address, relay: core.relay, identity: identity, returning: returning(to: address),
+                address: address, relay: core.relay, identity: identity,
+                resumption: resumption.state(of: core.relay, for: identity.pin), expectedRoundTrip: lastRoundTrip,
                 client: self, logger: logger)
             transports[.quic] = transport
             // On a link that has none yet, what is sent early goes here.

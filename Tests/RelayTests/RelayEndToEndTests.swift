@@ -1,6 +1,7 @@
 // A relay and clients on real sockets: from the button to the ear, without the ends.
 import Cryptography
 import MonotonicTime
+import QUIC
 import Reactor
 import RelayProtocol
 import TestSupport
@@ -126,6 +127,16 @@ import Vocabulary
         _ = try await bob.heardEnd(from: heard)
         #expect(bob.heard(from: heard) == (0..<10).map { TestClient.payload(3, $0) })
         await again.server.stop()
+    }
+
+    @Test func `a connection that the relay has ended leaves no socket behind`() async throws {
+        let relay = try await TestRelay()
+        let alice = try await TestClient.joined("Alice", relay)
+        let endpoint = try #require(await alice.client.quic?.connection.endpoint)
+        await relay.server.stop()
+        try await alice.recorder.wait("the loss") { if case .state(.unavailable) = $0 { true } else { nil } }
+        #expect(try await alice.loop.run { endpoint.isClosed })
+        await alice.client.leave()
     }
 
     @Test func `a relay that dies without a word is found out by the next press, which is not lost`() async throws {

@@ -11,7 +11,6 @@ import RelayProtocol
 final class QUICTransport: RelayTransport, @unchecked Sendable {
     let kind = LinkKind.quic
     let connection: QUICConnection
-    private let endpoint: QUICEndpoint
     /// The relay, with the place at which it was looked for.
     let relay: InvitationLink
     /// Where it began.
@@ -24,42 +23,29 @@ final class QUICTransport: RelayTransport, @unchecked Sendable {
     private var stream: QUICStream?
     private var decoder = MessageDecoder()
     private(set) var isClosed = false
-    var path: TransportPath?
-    var pacer = ResumptionPacer()
-    var pacerTimer: EventLoop.Timer?
+    /// The rules of the path.
+    var path: PathStateMachine
+    var pathTimer: EventLoop.Timer?
+    /// The relay's address that is used, or is about to be.
+    var target: SocketAddress
+    private var pacer = ResumptionPacer()
+    private var pacerTimer: EventLoop.Timer?
     /// Whether the handshake was completed.
     private(set) var wasConnected = false
 
     /// Begins to connect to `address`, which must have the key of `relay`.
     init(
-        address: SocketAddress, relay: InvitationLink, identity: Identity, returning: Returning, client: RelayClient,
-        logger: Logger
+        address: SocketAddress, relay: InvitationLink, identity: Identity, resumption: ResumptionState?,
+        expectedRoundTrip: Duration?, client: RelayClient, logger: Logger
     ) throws(QUICError) {
-        var configuration = QUICConfiguration(
-            applicationProtocol: RelayProtocolLimits.applicationProtocol,
-            identity: QUICIdentity(
-                certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
-        configuration.streamSendBuffer = Self.controlBufferBytes
-        endpoint = try QUICEndpoint(loop: client.loop, bind: .any(), configuration: configuration, logger: logger)
-        do {
-            connection = try endpoint.connect(
-                to: address,
-                options: QUICClientOptions(
-                    verification: .pinned([relay.pin.bytes]), resumption: returning.state,
-                    expectedRoundTrip: returning.roundTripTime))
-        } catch {
-            endpoint.close()
-            throw error
-        }
-        self.address = address
-        self.relay = relay
-        loop = client.loop
-        route = client.route
-        self.client = client
-        self.logger = logger
-        endpoint.delegate = self
+        connection = try connectToRelay(
+            at: address, pin: relay.pin, identity: identity, resumption: resumption,
+            expectedRoundTrip: expectedRoundTrip, loop: client.loop, logger: logger)
+        (self.address, target, self.relay) = (address, address, relay)
+        (loop, route, self.client, self.logger) = (client.loop, client.route, client, logger)
+        path = PathStateMachine(route: client.route(address))
+        connection.endpoint.delegate = self
         connection.delegate = self
-        followPath()
     }
 
     var lastHeard: Instant? { connection.lastHeard }
@@ -101,23 +87,67 @@ final class QUICTransport: RelayTransport, @unchecked Sendable {
 
     /// Of the control stream's buffer, what packets sent again leave free.
     private static let reservedControlBytes = 16 * 1_024
-    /// The control stream's buffer: what may be lost in a gap of seconds, and has to be sent again.
-    private static let controlBufferBytes = 256 * 1_024
 
     /// Closes the connection and the socket. No event follows.
     func close(_ code: RelayCloseCode) {
         guard !isClosed else { return }
         keepUnsaved()
         isClosed = true
-        leavePath()
+        pathTimer?.cancel()
         connection.delegate = nil
-        endpoint.delegate = nil
-        endpoint.close(code: code.rawValue)
+        connection.endpoint.delegate = nil
+        connection.endpoint.close(code: code.rawValue)
     }
 
-    func tell(_ event: RelayClientCore.Event) {
-        guard !isClosed else { return }
-        client?.assumeIsolated { $0.transport(self, event) }
+    /// The connection serves no more: tells so, and closes what is left of it.
+    func end(_ error: RelayLinkError) {
+        tell(.connectionEnded(error))
+        close(.none)
+    }
+
+    // MARK: Returning to a known relay
+
+    /// Whether what is sent now goes with the first packet.
+    var offersEarlyData: Bool { connection.earlyData == .offered }
+
+    /// Keeps what the relay gave to return with, if that was not kept yet.
+    private func keepUnsaved() {
+        pacerTimer?.cancel()
+        pacerTimer = nil
+        if let state = pacer.take() { keep(state) }
+    }
+
+    private func keep(_ state: ResumptionState?) {
+        client?.assumeIsolated { $0.resumption.keep(state, of: relay, for: $0.identity.pin) }
+    }
+
+    /// The connection has ended with `reason`. A ticket with which it did not come about is of no use, perhaps the cause.
+    private func forgetTicket(after reason: QUICCloseReason) {
+        guard !wasConnected, connection.earlyData != .notOffered else { return }
+        switch reason {
+        case .handshakeTimeout, .idleTimeout, .endpointClosed, .closedLocally, .statelessReset: return
+        default: keep(nil)
+        }
+    }
+
+    /// For the log: whether this connection has saved a round trip.
+    private func noteEarlyData() {
+        let outcome =
+            switch connection.earlyData {
+            case .notOffered: "not offered"
+            case .offered, .rejected: "not taken"
+            case .accepted: "taken"
+            }
+        logger.debug(
+            "connected",
+            metadata: ["relay": "\(address)", "early-join": "\(outcome)", "t": "\(Instant.now.nanoseconds)"])
+    }
+
+    /// Reads a stream that the relay opened. What is missing at its end is asked for again when its time has come.
+    private func readAnswer(on stream: QUICStream) {
+        guard let answer = stream.context as? AnswerReader, !answer.isOver else { return }
+        let (bytes, isEnd) = stream.read()
+        if let event = answer.take(bytes, isEnd: isEnd) { tell(event) }
     }
 
     private static func error(_ reason: QUICCloseReason) -> RelayLinkError {
@@ -150,10 +180,15 @@ extension QUICTransport: QUICConnectionDelegate {
         tell(.connected)
     }
 
-    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) { keep(resumption) }
+    func connection(_ connection: QUICConnection, didReceive resumption: ResumptionState) {
+        guard !isClosed, pacer.came(resumption) else { return }
+        pacerTimer = loop.schedule(after: ResumptionPacer.pause) { [weak self] in self?.keepUnsaved() }
+    }
 
+    /// An answer to a request for packets or for a burst; nothing is said on this side.
     func connection(_ connection: QUICConnection, didOpen stream: QUICStream) {
-        beginAnswer(on: stream)
+        stream.context = AnswerReader()
+        stream.finish()
     }
 
     func connection(_ connection: QUICConnection, streamDidBecomeReadable stream: QUICStream) {
@@ -166,31 +201,23 @@ extension QUICTransport: QUICConnectionDelegate {
         } catch {
             failure = error
         }
-        for message in messages {
-            do throws(RelayMessageError) {
-                tell(.message(try ServerMessage(parsing: message)))
-            } catch {
-                guard error.isViolation else {
-                    logger.debug("control message of an unknown kind ignored")
-                    continue
-                }
-                tell(.violation(error.description))
-            }
-        }
+        for message in messages { tell(message: message) }
         if let failure { tell(.violation(failure.description)) }
-        if isEnd { tell(.connectionEnded(.closedByRelay("the control stream ended"))) }
+        if isEnd { end(.closedByRelay("the control stream ended")) }
     }
 
     func connection(_ connection: QUICConnection, didClose stream: QUICStream, errorCode: UInt64?) {
-        guard stream === self.stream else { return endAnswer(on: stream) }
-        tell(.connectionEnded(.closedByRelay("the control stream was closed")))
+        guard stream === self.stream else { return readAnswer(on: stream) }
+        end(.closedByRelay("the control stream was closed"))
     }
 
     func connection(_ connection: QUICConnection, didAbandon stream: QUICStream) {
-        if stream === self.stream { tell(.connectionEnded(.closedByRelay("the control stream was closed"))) }
+        if stream === self.stream { end(.closedByRelay("the control stream was closed")) }
     }
 
-    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) { moveEnded(succeeded) }
+    func connection(_ connection: QUICConnection, didEndMigration succeeded: Bool) {
+        pathHandles(succeeded ? .validated : .failed)
+    }
 
     func connection(_ connection: QUICConnection, didAcknowledgeDatagram id: UInt64) { tell(.mediaAcknowledged(id)) }
 
@@ -203,7 +230,7 @@ extension QUICTransport: QUICConnectionDelegate {
 
     func connection(_ connection: QUICConnection, didClose reason: QUICCloseReason) {
         forgetTicket(after: reason)
-        tell(.connectionEnded(Self.error(reason)))
+        end(Self.error(reason))
     }
 }
 

@@ -24,8 +24,8 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     private let relay: InvitationLink
     private let identity: Identity
     private let loop: EventLoop
-    private weak let client: RelayClient?
-    private let logger: Logger
+    weak let client: RelayClient?
+    let logger: Logger
     private var socket: (any WebSocket)?
     private var phase = Phase.opening
     /// The most bytes of control messages that wait.
@@ -66,6 +66,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
             arm()
         }
     }
+    var isClosed: Bool { socket == nil }
     /// Media packets that waited too long, or were too many.
     var dropped: Int { outbox.mediaDropped }
 
@@ -229,7 +230,7 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
         }
         switch message {
         case nil: logger.debug("sealed message of an unknown kind ignored")
-        case .control(let bytes): take(bytes)
+        case .control(let bytes): tell(message: bytes)
         case .acknowledgement(let count):
             do throws(WebAcknowledgements.Impossible) {
                 if let newest = try acknowledgements.take(count) { tell(.mediaAcknowledged(newest)) }
@@ -245,30 +246,15 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
         }
     }
 
-    private func take(_ bytes: [UInt8]) {
-        do throws(RelayMessageError) {
-            tell(.message(try ServerMessage(parsing: bytes)))
-        } catch {
-            guard error.isViolation else { return logger.debug("control message of an unknown kind ignored") }
-            tell(.violation(error.description))
-        }
-    }
-
     private func take(answer number: UInt32, _ bytes: [UInt8], isEnd: Bool) {
         if answers[number] == nil {
             guard number > lastAnswer else { return tell(.violation("an answer out of order")) }
             guard answers.count < Self.answersMaximum else { return tell(.violation("too many answers at once")) }
             lastAnswer = number
         }
-        var answer = answers[number] ?? AnswerReader()
-        let event = answer.take(bytes, isEnd: isEnd)
+        let answer = answers[number] ?? AnswerReader()
         answers[number] = isEnd ? nil : answer
-        if let event { tell(event) }
-    }
-
-    private func tell(_ event: RelayClientCore.Event) {
-        guard socket != nil else { return }
-        client?.assumeIsolated { $0.transport(self, event) }
+        if let event = answer.take(bytes, isEnd: isEnd) { tell(event) }
     }
 
     private func end(_ error: RelayLinkError) {

@@ -103,7 +103,6 @@ public final class InvitationQuestion: @unchecked Sendable {
 extension InvitationQuestion {
     /// The connection to one address.
     private final class Attempt: QUICConnectionDelegate {
-        private let endpoint: QUICEndpoint
         private let connection: QUICConnection
         private let request: ClientMessage.InvitationRequest
         private let tell: (Result<ServerMessage, InvitationQuestionError>) -> Void
@@ -116,18 +115,7 @@ extension InvitationQuestion {
             asking request: ClientMessage.InvitationRequest, loop: EventLoop, logger: Logger,
             tell: @escaping (Result<ServerMessage, InvitationQuestionError>) -> Void
         ) throws(QUICError) {
-            let configuration = QUICConfiguration(
-                applicationProtocol: RelayProtocolLimits.applicationProtocol,
-                identity: QUICIdentity(
-                    certificate: identity.certificateDER, privateKey: identity.privateKeyDER, encoding: .der))
-            endpoint = try QUICEndpoint(loop: loop, bind: .any(), configuration: configuration, logger: logger)
-            do {
-                connection = try endpoint.connect(
-                    to: address, options: QUICClientOptions(verification: .pinned([pin.bytes])))
-            } catch {
-                endpoint.close()
-                throw error
-            }
+            connection = try connectToRelay(at: address, pin: pin, identity: identity, loop: loop, logger: logger)
             self.request = request
             self.tell = tell
             connection.delegate = self
@@ -137,7 +125,7 @@ extension InvitationQuestion {
             guard !isClosed else { return }
             isClosed = true
             connection.delegate = nil
-            endpoint.close(code: RelayCloseCode.none.rawValue)
+            connection.endpoint.close(code: RelayCloseCode.none.rawValue)
         }
 
         private func told(_ result: Result<ServerMessage, InvitationQuestionError>) {
