@@ -67,13 +67,8 @@ extension RelayClient {
         }
         if choice.wantsQuiet, core.isQuiet != isQuiet {
             isQuiet = core.isQuiet
-            let attempt = attempt
-            // Not at once: this may be within `carryOut`.
-            loop.execute { [weak self] in
-                self?.assumeIsolated { client in
-                    guard attempt == client.attempt else { return }
-                    client.choose(.quiet(client.core.isQuiet))
-                }
+            later { [attempt] client in
+                if attempt == client.attempt { client.choose(.quiet(client.core.isQuiet)) }
             }
         }
     }
@@ -81,7 +76,7 @@ extension RelayClient {
     private func armChoice() {
         choiceTimer?.cancel()
         choiceTimer = choice.nextDeadline.map { deadline in
-            loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.choose(.deadline) } }
+            schedule(at: deadline) { $0.choose(.deadline) }
         }
     }
 
@@ -202,13 +197,9 @@ extension RelayClient {
             core.isReliable = false
             if transport.offersEarlyData { offerEarlyData() }
         } catch {
-            // Not at once: this may be within `carryOut`.
-            let number = quicAttempt
-            loop.execute { [weak self] in
-                self?.assumeIsolated { client in
-                    guard number == client.quicAttempt else { return }
-                    client.choose(.ended(.quic, .system("\(error)"), isSilent: false))
-                }
+            later { [quicAttempt] client in
+                guard quicAttempt == client.quicAttempt else { return }
+                client.choose(.ended(.quic, .system("\(error)"), isSilent: false))
             }
         }
     }
@@ -216,8 +207,7 @@ extension RelayClient {
     /// A successor may be another node of the cluster that the invitation's name leads to.
     private func compareWithHome(_ addresses: [SocketAddress]) {
         guard core.isAway, !addresses.isEmpty, homeAddresses.isSuperset(of: addresses) else { return }
-        // Not at once: this may be within `carryOut`.
-        loop.execute { [weak self] in self?.assumeIsolated { $0.call(.placeCovered) } }
+        later { $0.call(.placeCovered) }
     }
 
     /// The host says that nobody has the port. That ends an attempt where another address has its turn. A link is given up only when the relay
@@ -238,13 +228,11 @@ extension RelayClient {
     /// Looks now and then whether the relay is still there, from the first time that it has several addresses.
     private func watchIdle() {
         guard core.hasOtherAddresses, idleTimer == nil else { return }
-        let (asks, next) = IdleWatch().look(heard: core.isReady ? transport?.lastHeard : nil, at: .now)
+        let (asks, next) = IdleWatch.look(heard: core.isReady ? transport?.lastHeard : nil, at: .now)
         if asks { verify(path: true) }
-        idleTimer = loop.schedule(at: next) { [weak self] in
-            self?.assumeIsolated { client in
-                client.idleTimer = nil
-                client.watchIdle()
-            }
+        idleTimer = schedule(at: next) { client in
+            client.idleTimer = nil
+            client.watchIdle()
         }
     }
 
@@ -280,7 +268,7 @@ extension RelayClient {
         }
         switch event {
         case .message(.floorTaken), .message(.floorGranted):
-            if let roundTripTime { note(roundTrip: roundTripTime) }
+            if let roundTripTime { core.roundTripTime = roundTripTime }
         default: break
         }
         take(event)

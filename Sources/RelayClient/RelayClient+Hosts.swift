@@ -69,19 +69,33 @@ extension RelayClient {
 
     /// Looks for the sign of life again and again: it is one packet, then, instead of several.
     private func look(_ attempt: UInt64, at time: Instant) {
-        loop.schedule(at: time) { [weak self] in
-            self?.assumeIsolated { client in
-                guard attempt == client.attempt, let question = client.probe, let transport = client.transport else {
-                    return
-                }
-                // Who talks needs an acknowledgement: a network may block one direction only.
-                let isUnacknowledged = client.core.doubt.isUnanswered(since: question.askedAt)
-                let verdict = question.verdict(heard: isUnacknowledged ? nil : transport.lastHeard, at: .now)
-                if case .look(let time) = verdict { return client.look(attempt, at: time) }
-                client.probe = nil
-                transport.keepAlive = client.core.keepAlive
-                if verdict == .isGone { client.lost(transport, .lost("the relay does not answer")) }
+        schedule(at: time) { client in
+            guard attempt == client.attempt, let question = client.probe, let transport = client.transport else {
+                return
             }
+            // Who talks needs an acknowledgement: a network may block one direction only.
+            let isUnacknowledged = client.core.doubt.isUnanswered(since: question.askedAt)
+            let verdict = question.verdict(heard: isUnacknowledged ? nil : transport.lastHeard, at: .now)
+            if case .look(let time) = verdict { return client.look(attempt, at: time) }
+            client.probe = nil
+            transport.keepAlive = client.core.keepAlive
+            if verdict == .isGone { client.lost(transport, .lost("the relay does not answer")) }
+        }
+    }
+
+    /// A burst that nobody answered makes the connection doubtful: a press does not wait for the idle timeout.
+    func doubt(after event: RelayLinkEvent) {
+        guard case .transmissionEnded(_, .notAnswered, _) = event else { return }
+        answerDoubt.unanswered()
+        later { [attempt] in $0.examineDoubt(of: attempt) }
+    }
+
+    private func examineDoubt(of attempt: UInt64) {
+        guard attempt == self.attempt, let transport else { return }
+        switch answerDoubt.verdict(heard: transport.lastHeard, at: .now) {
+        case .isThere: break
+        case .isGone: lost(transport, .lost("the relay does not answer"))
+        case .look(let time): schedule(at: time) { $0.examineDoubt(of: attempt) }
         }
     }
 

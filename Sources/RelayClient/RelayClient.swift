@@ -237,11 +237,9 @@ public actor RelayClient: RelayLink, PushLink {
         arm()
         guard outbox.needsRound, !isDeliveryScheduled else { return }
         isDeliveryScheduled = true
-        loop.execute { [weak self] in
-            self?.assumeIsolated { client in
-                client.isDeliveryScheduled = false
-                client.deliver()
-            }
+        later { client in
+            client.isDeliveryScheduled = false
+            client.deliver()
         }
     }
 
@@ -276,9 +274,6 @@ public actor RelayClient: RelayLink, PushLink {
         let now = Instant.now
         carryOut(core.handle(.earlyDataOffered, at: now), at: now)
     }
-
-    /// A round trip was measured.
-    func note(roundTrip: Duration) { core.roundTripTime = roundTrip }
 
     // MARK: Actions
 
@@ -336,14 +331,23 @@ public actor RelayClient: RelayLink, PushLink {
         }
         if let timer, timer.timer.isPending, timer.deadline <= deadline { return }
         timer?.timer.cancel()
-        timer = (
-            deadline,
-            loop.schedule(at: deadline) { [weak self] in
-                self?.assumeIsolated { client in
-                    client.timer = nil
-                    client.take(.deadline)
-                }
-            }
-        )
+        let timer = schedule(at: deadline) { client in
+            client.timer = nil
+            client.take(.deadline)
+        }
+        self.timer = (deadline, timer)
+    }
+
+    /// Runs `body` not at once: what calls may be within `carryOut`.
+    func later(_ body: @escaping @Sendable (isolated RelayClient) -> Void) {
+        loop.execute { [weak self] in self?.assumeIsolated(body) }
+    }
+
+    /// Runs `body` at that time, if the client is still there.
+    @discardableResult
+    func schedule(
+        at time: Instant, _ body: @escaping @Sendable (isolated RelayClient) -> Void
+    ) -> EventLoop.Timer {
+        loop.schedule(at: time) { [weak self] in self?.assumeIsolated(body) }
     }
 }

@@ -148,20 +148,20 @@ import Testing
         let heard = start - .seconds(15)
         #expect(doubt.verdict(heard: heard, at: start + .seconds(1)) == .look(at: start + FloorAnswerTimeout.timeout))
         // The answer was on its way.
-        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + FloorAnswerTimeout.timeout) == .none)
-        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + .seconds(60)) == .none)
+        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + FloorAnswerTimeout.timeout) == .isThere)
+        #expect(doubt.verdict(heard: start + .milliseconds(1_500), at: start + .seconds(60)) == .isThere)
     }
 
     @Test func `a relay that says nothing at all after a press is gone, and told of once`() {
         var doubt = FloorAnswerTimeout()
-        #expect(doubt.verdict(heard: nil, at: start) == .none)
+        #expect(doubt.verdict(heard: nil, at: start) == .isThere)
         doubt.unanswered()
-        #expect(doubt.verdict(heard: nil, at: start) == .none, "nothing was asked")
+        #expect(doubt.verdict(heard: nil, at: start) == .isThere, "nothing was asked")
         doubt.asked(at: start)
-        #expect(doubt.verdict(heard: nil, at: start + .seconds(9)) == .none, "it is still waited for")
+        #expect(doubt.verdict(heard: nil, at: start + .seconds(9)) == .isThere, "it is still waited for")
         doubt.unanswered()
-        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .gone)
-        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .none)
+        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .isGone)
+        #expect(doubt.verdict(heard: start, at: start + FloorAnswerTimeout.timeout) == .isThere)
     }
 }
 

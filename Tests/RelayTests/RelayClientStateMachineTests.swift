@@ -149,11 +149,10 @@ import Testing
     }
 
     @Test func `an idle link of several addresses is doubted when its keep-alives bring nothing`() {
-        let watch = IdleWatch()
         let heard = now
-        #expect(watch.look(heard: nil, at: now) == (false, now + .seconds(6)), "there is no connection")
-        #expect(watch.look(heard: heard, at: now + .seconds(5)) == (false, heard + .seconds(6)))
-        #expect(watch.look(heard: heard, at: now + .seconds(6)) == (true, now + .seconds(12)))
+        #expect(IdleWatch.look(heard: nil, at: now) == (false, now + .seconds(6)), "there is no connection")
+        #expect(IdleWatch.look(heard: heard, at: now + .seconds(5)) == (false, heard + .seconds(6)))
+        #expect(IdleWatch.look(heard: heard, at: now + .seconds(6)) == (true, now + .seconds(12)))
         #expect(IdleWatch.silence > RelayClientStateMachine.keepAliveOfSeveral)
         let addresses = (1...3).compactMap { SocketAddress("10.0.0.\($0)", port: 1) }
         var turns = AddressTurns()

@@ -19,14 +19,14 @@ import Testing
         send(2)
         #expect(machine.handle(.acknowledged(datagram: 1), at: now).isEmpty)
         #expect(machine.handle(.lost(datagram: 1), at: now).isEmpty)
-        #expect(machine.handle(.lost(datagram: 2), at: now) == [.repair([UInt8](repeating: 2, count: 100))])
+        #expect(machine.handle(.lost(datagram: 2), at: now) == [[UInt8](repeating: 2, count: 100)])
         #expect(machine.handle(.lost(datagram: 2), at: now).isEmpty)
         #expect(machine.handle(.acknowledged(datagram: 2), at: now).isEmpty)
         #expect(machine.repaired == 1 && machine.keptCount == 0)
     }
 
     @Test mutating func `what the transport does not take goes on the stream at once`() {
-        #expect(machine.handle(.refused(packet: [7]), at: now) == [.repair([7])])
+        #expect(machine.handle(.refused(packet: [7]), at: now) == [[7]])
     }
 
     @Test mutating func `what is lost too late is given up`() {
@@ -43,7 +43,7 @@ import Testing
         let last = [UInt8](repeating: 6, count: 100)
         #expect(machine.handle(.sealed(packet: last), at: now).isEmpty)
         let again = machine.handle(.released, at: now)
-        #expect(again == [1, 3, 4, 5, 6].map { .repair([UInt8](repeating: $0, count: 100)) })
+        #expect(again == [1, 3, 4, 5, 6].map { [UInt8](repeating: $0, count: 100) })
         #expect(machine.handle(.sent(datagram: 6, packet: last), at: now).isEmpty)
         for number in 1...6 as ClosedRange<UInt64> {
             #expect(machine.handle(.lost(datagram: number), at: now).isEmpty)
@@ -63,7 +63,7 @@ import Testing
         #expect(machine.handle(.deadline, at: now).isEmpty)
         now = now + machine.tailTimeout
         let rest = machine.handle(.deadline, at: now)
-        #expect(rest == [1, 2, 5, 6, 7, 8, 9, 10].map { .repair([UInt8](repeating: $0, count: 100)) })
+        #expect(rest == [1, 2, 5, 6, 7, 8, 9, 10].map { [UInt8](repeating: $0, count: 100) })
         #expect(machine.keptCount == 1 && machine.nextDeadline == nil)
     }
 
@@ -100,7 +100,7 @@ import Testing
             case 6...7: actions = machine.handle(.acknowledged(datagram: known), at: now)
             default: actions = machine.handle(.lost(datagram: known), at: now)
             }
-            for case .repair(let packet) in actions {
+            for packet in actions {
                 #expect(again.insert(packet).inserted, "seed \(seed)")
             }
             #expect(machine.keptCount <= UplinkRepairStateMachine.packetsMaximum, "seed \(seed)")

@@ -58,9 +58,6 @@ public struct DownlinkStateMachine: Sendable {
     private var statistics: [SSRC: TalkerStatistics] = [:]
     private var drops = [Int](repeating: 0, count: Drop.allCases.count)
 
-    /// Nothing is heard yet.
-    public init() {}
-
     /// Packets dropped for `reason`.
     public func dropped(_ reason: Drop) -> Int { drops[reason.rawValue] }
 

@@ -18,20 +18,6 @@ public struct KeptBurst: Sendable, Hashable {
     public var isOwn: Bool
     /// Whether this end has the key that it is sealed with.
     public var canBeOpened: Bool
-
-    /// A burst.
-    public init(
-        id: String, talker: RelayMember, age: Duration, duration: Duration, isGoingOn: Bool = false,
-        isOwn: Bool = false, canBeOpened: Bool = true
-    ) {
-        self.id = id
-        self.talker = talker
-        self.age = age
-        self.duration = duration
-        self.isGoingOn = isGoingOn
-        self.isOwn = isOwn
-        self.canBeOpened = canBeOpened
-    }
 }
 
 /// Why there is no burst, or no list of bursts. The description says what to do.

@@ -47,15 +47,6 @@ public struct RelayPush: Sendable, Equatable {
     public var expiresAt: Instant?
     /// When it came.
     public var receivedAt: Instant
-
-    /// A push.
-    public init(token: PushToken, payload: [UInt8], priority: UInt8, expiresAt: Instant?, receivedAt: Instant) {
-        self.token = token
-        self.payload = payload
-        self.priority = priority
-        self.expiresAt = expiresAt
-        self.receivedAt = receivedAt
-    }
 }
 
 /// What a client wants of a relay.

@@ -44,9 +44,6 @@ public struct PushRegistrations: Sendable {
     private var dead: [PushToken] = []
     private var told: [PushID] = []
 
-    /// No tokens.
-    public init() {}
-
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch event {

@@ -55,7 +55,7 @@ extension RelayClientCore {
         return (request, .burstRequest(.init(id: request, burst: burst, first: first)))
     }
 
-    /// Handles packets of a requested burst. They came from the relay over QUIC, so there is no trailer to check.
+    /// Handles packets of a requested burst.
     mutating func receiveBurst(
         _ packets: [[UInt8]], request: BurstRequestID, isWhole: Bool, isEnd: Bool, at now: Instant
     ) -> [Action] {
@@ -63,10 +63,7 @@ extension RelayClientCore {
         guard downlink.awaits(request) else {
             return query(.packets(request, packets, isWhole: isWhole, isEnd: isEnd), at: now)
         }
-        var actions: [Action] = []
-        for packet in packets {
-            actions += packet.withUnsafeBytes { receivePacket($0, receivedAt: now, isRepaired: true, at: now) }
-        }
+        let actions = receive(answer: packets, at: now)
         return isEnd ? actions + listen(.fetched(request, isWhole: isWhole), at: now) : actions
     }
 

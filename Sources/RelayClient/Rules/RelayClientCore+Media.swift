@@ -53,25 +53,27 @@ extension RelayClientCore {
     mutating func repair(_ event: UplinkRepairStateMachine.Event, at now: Instant) -> [Action] {
         // Nothing is lost on the way, or everything.
         if isReliable, event != .linkLost { return [] }
-        return uplinkRepair.handle(event, at: now).map { action in
-            switch action {
-            case .repair(let packet): .send(.mediaRepair(packet))
-            }
-        }
+        return uplinkRepair.handle(event, at: now).map { .send(.mediaRepair($0)) }
     }
 
     // MARK: Listening
 
-    /// Handles repaired packets. They came from the relay over QUIC, so there is no trailer to check.
+    /// Handles repaired packets.
     mutating func receiveRepaired(
         _ packets: [[UInt8]], request: UInt32, isEnd: Bool, at now: Instant
     ) -> [Action] {
         guard session != nil else { return [] }
+        let actions = receive(answer: packets, at: now)
+        return isEnd ? actions + listen(.answered(request: request), at: now) : actions
+    }
+
+    /// Takes packets of an answer. They came from the relay over QUIC, so there is no trailer to check.
+    mutating func receive(answer packets: [[UInt8]], at now: Instant) -> [Action] {
         var actions: [Action] = []
         for packet in packets {
             actions += packet.withUnsafeBytes { receivePacket($0, receivedAt: now, isRepaired: true, at: now) }
         }
-        return isEnd ? actions + listen(.answered(request: request), at: now) : actions
+        return actions
     }
 
     /// Takes a datagram that came, not through QUIC, from the relay's address; or a media packet of a link over TLS, which

@@ -79,18 +79,10 @@ public struct RelayClientCore {
     ///   - displayName: What other members read.
     ///   - mode: Whether to be a member.
     ///   - timestampAtZero: See `UplinkStateMachine.init`.
+    ///   - random: What is drawn from; only in a simulation may it be another than the system's.
     public init(
-        invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member, timestampAtZero: UInt32
-    ) {
-        self.init(
-            invitation: invitation, displayName: displayName, mode: mode, timestampAtZero: timestampAtZero,
-            random: SecureRandom())
-    }
-
-    /// A client that draws its random numbers from `random`, which only in a simulation may be another than the system's.
-    init(
-        invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member,
-        timestampAtZero: UInt32, random: any RandomNumberGenerator & Sendable
+        invitation: InvitationLink, displayName: DisplayName, mode: RelayClientMode = .member, timestampAtZero: UInt32,
+        random: any RandomNumberGenerator & Sendable = SecureRandom()
     ) {
         var random = random
         self.invitation = invitation
@@ -126,10 +118,6 @@ public struct RelayClientCore {
 
     /// Packets from the relay that were dropped for `reason`.
     public func dropped(_ reason: DownlinkStateMachine.Drop) -> Int { downlink.dropped(reason) }
-
-    /// Packets of this end that were lost on the way to the relay, or not acknowledged at the end of their burst, and are to be
-    /// sent again.
-    public var packetsToRepair: Int { uplinkRepair.repaired }
 
     /// The round-trip time to the relay, as the transport measures it.
     public var roundTripTime: Duration {

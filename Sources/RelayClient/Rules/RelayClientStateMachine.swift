@@ -114,9 +114,6 @@ public struct RelayClientStateMachine: Sendable {
     /// More often in a row a wait is between.
     static let timesSentOnMaximum = 4
 
-    /// A link that is not started.
-    public init() {}
-
     /// Whether bursts can be sent and received.
     public var isReady: Bool { state == .ready }
 

@@ -32,12 +32,6 @@ public struct UplinkRepairStateMachine: Sendable {
         case deadline
     }
 
-    /// What is to be done.
-    public enum Action: Sendable, Equatable {
-        /// Send the packet on the control stream.
-        case repair([UInt8])
-    }
-
     /// The most packets that are kept: 5 s of those of 10 ms.
     public static let packetsMaximum = 512
     /// The most bytes that are kept.
@@ -73,9 +67,6 @@ public struct UplinkRepairStateMachine: Sendable {
     /// Packets that were lost and not sent again.
     public private(set) var givenUp = 0
 
-    /// Nothing is on its way.
-    public init() {}
-
     /// How many packets wait for their fate.
     public var keptCount: Int { kept.count }
 
@@ -85,8 +76,8 @@ public struct UplinkRepairStateMachine: Sendable {
     /// When `.deadline` must be delivered, at the latest; `nil` when there is nothing to wait for.
     public var nextDeadline: Instant? { tail?.due }
 
-    /// Takes an event and says what is to be done.
-    public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+    /// Takes an event and returns the packets that are to be sent on the control stream.
+    public mutating func handle(_ event: Event, at now: Instant) -> [[UInt8]] {
         switch event {
         case .sealed(let packet):
             if sealed.count >= Self.sealedMaximum { sealed.removeFirst() }
@@ -126,7 +117,7 @@ public struct UplinkRepairStateMachine: Sendable {
         return isRepaired
     }
 
-    private mutating func released(at now: Instant) -> [Action] {
+    private mutating func released(at now: Instant) -> [[UInt8]] {
         var tail: [[UInt8]] = []
         var room = Self.tailBytes
         func takes(_ packet: [UInt8]) -> Bool {
@@ -152,7 +143,7 @@ public struct UplinkRepairStateMachine: Sendable {
         return tail.reversed().flatMap { repair($0) }
     }
 
-    private mutating func repair(_ lost: Kept, at now: Instant) -> [Action] {
+    private mutating func repair(_ lost: Kept, at now: Instant) -> [[UInt8]] {
         guard now - lost.sentAt < Self.ageMaximum else {
             givenUp += 1
             return []
@@ -160,9 +151,9 @@ public struct UplinkRepairStateMachine: Sendable {
         return repair(lost.packet)
     }
 
-    private mutating func repair(_ packet: [UInt8]) -> [Action] {
+    private mutating func repair(_ packet: [UInt8]) -> [[UInt8]] {
         repaired += 1
-        return [.repair(packet)]
+        return [packet]
     }
 
     private mutating func keep(_ packet: [UInt8], _ number: UInt64, at now: Instant) {

@@ -113,7 +113,7 @@ extension SimulatedLink {
     /// Asks the relay for a sign of life when nothing has come for a while, where another one may serve.
     private func watchIdle() {
         guard isAlive, core.hasOtherAddresses, !isWatchingIdle else { return }
-        let (asks, next) = IdleWatch().look(heard: core.isReady ? connection?.heard : nil, at: clock.now)
+        let (asks, next) = IdleWatch.look(heard: core.isReady ? connection?.heard : nil, at: clock.now)
         if asks { verify() }
         isWatchingIdle = true
         clock.at(next) { [self] in

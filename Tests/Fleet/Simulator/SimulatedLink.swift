@@ -455,8 +455,8 @@ final class SimulatedLink {
     private func examine(_ number: UInt64) {
         guard number == attempt, let connection else { return }
         switch doubt.verdict(heard: connection.heard, at: clock.now) {
-        case .none: break
-        case .gone: gaveUp(connection)
+        case .isThere: break
+        case .isGone: gaveUp(connection)
         case .look(let time): clock.at(time) { [self] in if isAlive { examine(number) } }
         }
     }
