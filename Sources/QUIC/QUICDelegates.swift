@@ -1,5 +1,4 @@
 // How an endpoint reports events to its owner. All calls run on the endpoint's loop, never during a call of the owner.
-import MonotonicTime
 
 /// The owner of an endpoint.
 ///

@@ -1,5 +1,4 @@
 // What a link is asked about bursts that the relay keeps, and its answers.
-import MonotonicTime
 import Reactor
 import RelayProtocol
 import Vocabulary

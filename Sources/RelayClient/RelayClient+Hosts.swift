@@ -1,7 +1,6 @@
 // Channels whose hosts succeed each other: what a member that may become the next host learns, and where it goes when
 // another member does.
 import MonotonicTime
-import QUIC
 import Reactor
 import RelayProtocol
 

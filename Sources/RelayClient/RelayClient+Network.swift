@@ -1,6 +1,5 @@
 // Reacts to changes of this machine's network: a connection may have to migrate, and a back-off may end early.
 import Logging
-import MonotonicTime
 import QUIC
 import Reactor
 import RelayProtocol

@@ -90,7 +90,7 @@ import Testing
         for _ in 0..<20_000 {
             now = now + .milliseconds(Int.random(in: 0...10, using: &random))
             let known = UInt64.random(in: 0...(next + 2), using: &random)
-            let actions: [UplinkRepairStateMachine.Action]
+            let actions: [[UInt8]]
             switch Int.random(in: 0..<10, using: &random) {
             case 0...5:
                 next += 1

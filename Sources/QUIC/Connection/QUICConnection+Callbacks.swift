@@ -3,8 +3,6 @@
 import CGnuTLS
 import CLinux
 import CNgtcp2
-import Glibc
-import MonotonicTime
 import Synchronization
 
 extension QUICConnection {

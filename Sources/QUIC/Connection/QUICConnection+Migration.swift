@@ -1,8 +1,5 @@
 // A client's migration to another network: a new local socket for the same connection and its streams.
-import CGnuTLS
-import CLinux
 import CNgtcp2
-import Glibc
 
 extension QUICConnection {
     /// How a client moves.

@@ -1,9 +1,6 @@
 // Packs the queues into packets: datagrams first, then streams in turn, until the queues are empty or the window is
 // full.
-import CGnuTLS
-import CLinux
 import CNgtcp2
-import MonotonicTime
 
 extension QUICConnection {
     /// Packets that one connection may send before the others get their turn.

@@ -1,6 +1,4 @@
 // A QUIC connection as its owner sees it.
-import CGnuTLS
-import CLinux
 import CNgtcp2
 import Glibc
 import MonotonicTime

@@ -1,5 +1,4 @@
 // A bidirectional stream of a connection: reading, writing, ending.
-import Glibc
 
 /// A bidirectional stream. Used on the connection's loop only (checked).
 ///

@@ -1,6 +1,4 @@
 // The queue of pending handshakes: Initial packets that wait to be handled.
-import CLinux
-import Glibc
 
 /// First packets of clients, in the order they came.
 ///

@@ -1,9 +1,6 @@
 // The addresses of a server's peers, so that a restarted server can tell them that their connections are gone.
-import CGnuTLS
-import CLinux
 import CNgtcp2
 import Cryptography
-import Glibc
 import Reactor
 
 /// Where the peer of a server's connection was, and by which of the server's ids it knows the connection.
@@ -48,7 +45,8 @@ extension QUICConnection {
     public var place: QUICPeerPlace? {
         guard isServer, let destination else { return nil }
         return QUICPeerPlace(
-            id: destination.bytes, remote: remoteAddress, local: local.endIfAny?.value.flatMap { $0.isUnspecified ? nil : $0 })
+            id: destination.bytes, remote: remoteAddress,
+            local: local.endIfAny?.value.flatMap { $0.isUnspecified ? nil : $0 })
     }
 
     /// A packet came to `id`.

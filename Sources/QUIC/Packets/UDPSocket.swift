@@ -1,5 +1,4 @@
 // A UDP socket with its own address in the forms that the kernel and the QUIC library want.
-import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

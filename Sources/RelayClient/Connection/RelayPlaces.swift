@@ -1,6 +1,6 @@
-// The addresses at which a client looks for its relay: the invitation's, and those that the relay named as its
-// successors. Pure.
+// Where the relay is looked for: its places, the addresses that a place is known to have, and whose turn it is. Pure.
 import MonotonicTime
+import QUIC
 import RelayProtocol
 
 /// A draining relay may name another address with a relay of the same key, and a channel nearby may be found at several
@@ -85,4 +85,68 @@ struct RelayPlaces: Sendable {
         named = nil
         turn = 0
     }
+}
+
+/// The relay's addresses, as looked up last, and this machine's routes to them when it last looked.
+///
+/// Between attempts a change of the network is worth an attempt at once when it gives the relay another way. What changes elsewhere,
+/// an interface that has nothing to do with it say, is not. Every change is noted, also those while a connection is there: one that was
+/// lost because there was no network is worth an attempt as soon as the same network is back.
+struct KnownAddresses: Sendable {
+    /// The most that are remembered.
+    static let countMaximum = 16
+
+    /// The way to an address by this machine's routes; nil: there is none. Nothing is sent.
+    typealias Router = (SocketAddress) -> NetworkRoute?
+
+    /// The addresses, in the order of the look-up.
+    private(set) var addresses: [SocketAddress] = []
+    private var routes: [NetworkRoute?] = []
+
+    /// These are the relay's addresses.
+    mutating func know(_ found: [SocketAddress], route: Router) {
+        addresses = Array(found.prefix(Self.countMaximum))
+        routes = addresses.map(route)
+    }
+
+    /// The network has changed.
+    ///
+    /// - Parameter isNumeric: The relay's place is an address instead of a name, so that no other address is to be found.
+    /// - Returns: Whether an attempt may succeed that did not before, where none is under way.
+    mutating func noteChange(_ news: NetworkChanges.News, isNumeric: Bool, route: Router) -> Bool {
+        if seededFault("a-new-network-is-not-worth-an-attempt") { return false }
+        guard !addresses.isEmpty else { return true }
+        let before = routes
+        routes = addresses.map(route)
+        // Where none of the addresses can be reached, the name may have others by now.
+        guard !isNumeric || routes.contains(where: { $0 != nil }) else { return false }
+        return routes != before || news == .woke
+    }
+}
+
+/// A name may have addresses that do not lead to the relay from here (one of IPv6 on a host without, say), so attempts
+/// take turns, while the address that worked is kept.
+struct AddressTurns {
+    private var last: SocketAddress?
+    private var isUnproven = false
+
+    /// The address for the next attempt: of the relay's, the one after the last that was tried; nil without any.
+    mutating func next(of addresses: [SocketAddress]) -> SocketAddress? {
+        guard !addresses.isEmpty else { return nil }
+        let index = last.flatMap(addresses.firstIndex(of:))
+        let next = addresses[index.map { isUnproven ? ($0 + 1) % addresses.count : $0 } ?? 0]
+        tries(next)
+        return next
+    }
+
+    /// An attempt begins at that address, which may be one that another relay has named.
+    mutating func tries(_ address: SocketAddress) {
+        (last, isUnproven) = (address, !seededFault("another-address-has-no-turn"))
+    }
+
+    /// The relay does not answer at the address that was used last.
+    mutating func failed() { if !seededFault("another-address-has-no-turn") { isUnproven = true } }
+
+    /// The attempt reached the relay.
+    mutating func succeeded() { isUnproven = false }
 }

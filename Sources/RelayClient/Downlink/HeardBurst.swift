@@ -1,4 +1,4 @@
-// One received burst: the packets that have arrived, the missing ones, and how long it waits for them. Pure.
+// Received bursts: what has arrived of one, what came before its floor message, and those that went silent. Pure.
 import MonotonicTime
 import RelayProtocol
 import Vocabulary
@@ -187,5 +187,105 @@ struct HeardBurst: Sendable {
             report.lost += max(0, last.sequenceDistance(from: highest))
         }
         return report
+    }
+}
+
+/// The packets of the burst that the next `FloorTaken` will tell of: a few, and not for long. Media go by plain UDP and may overtake
+/// the control stream.
+struct EarlyPackets: Sendable {
+    private(set) var packets: [DownlinkStateMachine.HeldPacket] = []
+
+    /// Whether another packet fits.
+    var hasRoom: Bool { packets.count < DownlinkStateMachine.heldPacketsMaximum }
+
+    /// When `expire` has something to do.
+    var nextDeadline: Instant? { packets.first.map { $0.receivedAt + DownlinkStateMachine.heldPacketTime } }
+
+    /// Keeps a packet; false when the store is full.
+    mutating func hold(_ packet: [UInt8], receivedAt: Instant) -> Bool {
+        guard hasRoom else { return false }
+        packets.append(.init(bytes: packet, receivedAt: receivedAt))
+        return true
+    }
+
+    /// All of them, in the order they came; none is left.
+    mutating func takeAll() -> [DownlinkStateMachine.HeldPacket] {
+        defer { packets = [] }
+        return packets
+    }
+
+    /// Forgets those that are too old; returns how many those were.
+    mutating func expire(at now: Instant) -> Int {
+        let expired = packets.prefix { now >= $0.receivedAt + DownlinkStateMachine.heldPacketTime }.count
+        packets.removeFirst(expired)
+        return expired
+    }
+}
+
+/// A burst that was ended here after a silence, although the relay has not reported its end.
+///
+/// Reception reports continue meanwhile: a relay sends no media to a listener that does not report, and new packets are
+/// the first to show that a path works again.
+struct SilentBurst: Sendable {
+    /// How long more of it is waited for: twice the usual talk-time limit.
+    static let timeMaximum: Duration = .seconds(120)
+
+    let announcement: HeardBurst.Announcement
+    private(set) var nextReport: Instant
+    /// It is forgotten then.
+    let until: Instant
+
+    init(_ announcement: HeardBurst.Announcement, at now: Instant) {
+        self.announcement = announcement
+        until = now + Self.timeMaximum
+        nextReport = now + ReportSchedule.lossInterval
+    }
+
+    /// Whether the packets of that source and key id are this burst's.
+    func isOf(_ ssrc: SSRC, _ keyID: UInt64) -> Bool { announcement.ssrc == ssrc && announcement.keyID == keyID }
+
+    /// Whether reception is to be reported now; the next report follows.
+    mutating func takeReport(at now: Instant) -> Bool {
+        guard nextReport <= now else { return false }
+        nextReport = now + ReportSchedule.lossInterval
+        return true
+    }
+}
+
+extension DownlinkStateMachine {
+    /// A burst is about to end since nothing came of it; more of it may come.
+    mutating func setAside(_ index: Int, at now: Instant) {
+        let burst = bursts[index]
+        guard !burst.isOver, !burst.isConcluded else { return }
+        noteInterruption(of: burst, at: now)
+        forgetSilent(before: burst.talker, burst.ssrc)
+        silent.append(SilentBurst(burst.announcement, at: now))
+        silent.removeFirst(max(0, silent.count - RelayProtocolLimits.talkersMaximum))
+    }
+
+    /// A packet came of a burst that had gone silent: it is heard on, where the relay gives that from where it was.
+    mutating func resume(_ ssrc: SSRC, _ keyID: UInt64, at now: Instant) -> [Action] {
+        guard let burst = silent.first(where: { $0.isOf(ssrc, keyID) })?.announcement else { return [] }
+        return taken(burst.talker, ssrc: ssrc, keyID: keyID, isLate: true, at: now)
+    }
+
+    /// A silent burst has ended, and its missing part is fetched. Nil: there is no such burst, or nothing to fetch.
+    mutating func silentIdle(_ ssrc: SSRC, lastSequence: UInt16?, at now: Instant) -> [Action]? {
+        guard let index = silent.firstIndex(where: { $0.announcement.ssrc == ssrc }) else { return nil }
+        let keyID = silent[index].announcement.keyID
+        let heard = heardBefore(silent[index].announcement.name, at: now)
+        guard offersLateEntry, let last = lastSequence, heard.map({ last.sequenceDistance(from: $0) > 0 }) ?? true
+        else {
+            silent.remove(at: index)
+            return nil
+        }
+        return resume(ssrc, keyID, at: now) + idle(ssrc, lastSequence: last, at: now)
+    }
+
+    /// A burst begins. An older silent burst in its place has ended, even if the relay did not report it.
+    mutating func forgetSilent(before talker: RelayMember, _ ssrc: SSRC) {
+        silent.removeAll {
+            talkersMaximum == 1 || $0.announcement.ssrc == ssrc || $0.announcement.talker.id == talker.id
+        }
     }
 }

@@ -1,5 +1,5 @@
-// What this end knows about the channel's floor: who may talk at the same time, and what the answer to a request would
-// be. Pure.
+// What this end knows about the channel: its members, who may talk at the same time, and what the answer to a request
+// for the floor would be. Pure.
 import RelayProtocol
 import Vocabulary
 
@@ -90,5 +90,27 @@ extension FloorRevocation {
             case .onlyOneParticipant, .noResources, .other:
                 .other(revocation.phrase.isEmpty ? "\(revocation.cause)" : revocation.phrase)
             }
+    }
+}
+
+/// The members besides this one, by their identifiers.
+struct MemberList {
+    private var members: [MemberID: RelayMember] = [:]
+
+    /// Takes a member, or what is new of a known one. Beyond `RelayClientCore.membersMaximum` they are not remembered.
+    @discardableResult
+    mutating func remember(_ member: ServerMessage.Member) -> RelayMember {
+        let known = RelayMember(id: member.id.description, name: member.displayName.text)
+        if members[member.id] != nil || members.count < RelayClientCore.membersMaximum { members[member.id] = known }
+        return known
+    }
+
+    /// Takes one out; nil: it was not known.
+    mutating func forget(_ id: MemberID) -> RelayMember? { members.removeValue(forKey: id) }
+
+    /// The member with this identifier. A member that was not announced gets its identifier as its name, and is still
+    /// heard.
+    func named(_ id: MemberID) -> RelayMember {
+        members[id] ?? RelayMember(id: id.description, name: id.description)
     }
 }

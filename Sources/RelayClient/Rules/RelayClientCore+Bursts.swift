@@ -1,7 +1,6 @@
 // Bursts that the relay keeps: the list of them, one of them once more, and the beginning of one that goes on.
 import MonotonicTime
 import RelayProtocol
-import SFrame
 import Vocabulary
 
 extension RelayClientCore {

@@ -1,4 +1,4 @@
-// One outgoing burst: the frames that it holds, and how long it waits. Pure.
+// One outgoing burst: the frames that it holds, those that may not have arrived, and how often bursts ask for the floor. Pure.
 import MonotonicTime
 import RelayProtocol
 import Vocabulary
@@ -83,4 +83,84 @@ extension UplinkStateMachine {
             return hasMissedLink ? max(due, askedAt + answerTimeoutAfterLink) : due
         }
     }
+}
+
+/// The frames of a burst that the relay has not acknowledged, in the order of sending. After the loss of a connection
+/// the next one begins with them.
+struct UnacknowledgedFrames: Sendable {
+    private var frames: [(frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32, datagram: UInt64?)] = []
+
+    /// The first of them, with its RTP time stamp; nil: all were heard.
+    var first: (frame: OutgoingFrame, timestamp: UInt32)? { frames.first.map { ($0.frame, $0.timestamp) } }
+
+    /// A frame is about to be sent with that RTP sequence number and time stamp. Beyond the limit of what is held, the oldest is forgotten.
+    mutating func add(_ frame: OutgoingFrame, sequence: UInt16, timestamp: UInt32) {
+        if frames.count >= UplinkStateMachine.heldFramesMaximum { frames.removeFirst() }
+        frames.append((frame, sequence, timestamp, nil))
+    }
+
+    /// The transport took the packet of that sequence number under this number; later packets have greater ones.
+    mutating func sent(_ datagram: UInt64, sequence: UInt16) {
+        guard let index = frames.lastIndex(where: { $0.sequence == sequence }) else { return }
+        frames[index].datagram = datagram
+    }
+
+    /// The relay has that datagram: what was sent before it was heard as well, or is repaired.
+    mutating func acknowledged(_ datagram: UInt64) {
+        guard let index = frames.lastIndex(where: { ($0.datagram ?? .max) <= datagram }) else { return }
+        frames.removeFirst(index + 1)
+    }
+
+    /// All of them, which are then forgotten.
+    mutating func take() -> [OutgoingFrame] {
+        defer { frames = [] }
+        return frames.map(\.frame)
+    }
+}
+
+/// Prevents a flood of short bursts from becoming a flood of messages, for which the relay would close the connection.
+///
+/// No person presses that often: a request waits only after many recent ones. A burst that ends before its request is
+/// sent costs no message, so the relay always gets the newest state. The number of unanswered requests is limited, too,
+/// because a relay that becomes reachable reads them all at once.
+struct FloorRequestPacer: Sendable {
+    /// Requests that may go at once. Each is followed by a release: so these are less than half of the 64 messages that a relay takes at once.
+    static let requestsAtOnce = 12
+    /// Requests in the long run, each second; of 32 messages that a relay takes.
+    static let requestsPerSecond = 6
+    /// Of those that may go at once, what only an emergency uses.
+    static let emergencyReserve = 4
+    /// Requests that the relay may leave unanswered.
+    static let unansweredMaximum = 8
+    /// A refused request may go so much later: there is one more then.
+    static let pause: Duration = .milliseconds(Int64(1_000 / requestsPerSecond + 1))
+
+    private var bucket = TokenBucket(depth: requestsAtOnce, perSecond: requestsPerSecond, at: .zero)
+    private var unanswered = 0
+    /// When to try again; nil: nothing waits, or for the relay.
+    private(set) var retryAt: Instant?
+
+    /// Whether a request may go now; it is counted then.
+    mutating func allows(emergency: Bool, at now: Instant) -> Bool {
+        retryAt = nil
+        guard unanswered < Self.unansweredMaximum else { return false }
+        guard bucket.holds(emergency ? 1 : 1 + Self.emergencyReserve, at: now) else {
+            retryAt = now + Self.pause
+            return false
+        }
+        note(at: now)
+        return true
+    }
+
+    /// A request goes that cannot wait.
+    mutating func note(at now: Instant) {
+        _ = bucket.take(at: now)
+        unanswered += 1
+    }
+
+    /// The relay has sent a floor message, so it reads requests.
+    mutating func answered() { unanswered = 0 }
+
+    /// Nothing waits any more.
+    mutating func relax() { retryAt = nil }
 }

@@ -1,5 +1,4 @@
 // The events and actions of the rules for outgoing bursts.
-import MonotonicTime
 import RelayProtocol
 import Vocabulary
 
