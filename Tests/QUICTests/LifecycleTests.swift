@@ -26,6 +26,16 @@ import Testing
         try await server.stop()
     }
 
+    @Test func `words that are too long are cut between two characters`() async throws {
+        let (server, client, connection) = try await connectedPair()
+        try await client.on { _ in connection.close(code: 7, reason: String(repeating: "a", count: 255) + "äöü") }
+        try await server.wait("closed") { !$0.reasons.isEmpty }
+        let words = String(repeating: "a", count: 255)
+        #expect(try await server.on { $0.reasons } == [.closedByPeer(code: 7, reason: words)])
+        try await client.stop()
+        try await server.stop()
+    }
+
     @Test func `a server may refuse a newcomer with words`() async throws {
         let server = try await Peer.server()
         try await server.on { $0.endpoint.delegate = nil }

@@ -266,6 +266,13 @@ private struct Gate {
         #expect(machine.handle(.cancel, at: gate.now) == [.finish(.failure(.cancelled))])
         #expect(machine.handle(.cancel, at: gate.now).isEmpty)
     }
+
+    @Test mutating func `a question that is given up before it began is not asked`() {
+        var machine = gate.question(1, name: "Anna")
+        #expect(machine.handle(.cancel, at: gate.now).isEmpty)
+        #expect(machine.handle(.start, at: gate.now) == [.finish(.failure(.cancelled))])
+        #expect(machine.nextDeadline == nil)
+    }
 }
 
 @Suite(.serialized, .timeLimit(.minutes(1))) struct NewcomerEndToEndTests {

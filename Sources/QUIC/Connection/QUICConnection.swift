@@ -275,9 +275,6 @@ public final class QUICConnection: @unchecked Sendable {
     static let packetRoomForDatagram =
         1_200 - 1 - ConnectionID.maximumLength - 4 - 16 - datagramFrameOverhead
 
-    /// Datagrams that wait to be sent.
-    public var queuedDatagramCount: Int { datagrams.count }
-
     /// Closes it with the application's `code` and `reason` (of which 256 bytes are sent). What is queued and fits the
     /// congestion window is sent before. The delegate's `didClose` follows.
     ///
@@ -286,8 +283,11 @@ public final class QUICConnection: @unchecked Sendable {
     public func close(code: UInt64, reason: String = "") {
         checkLoop()
         guard isOpen else { return }
+        var text = reason.utf8.prefix(256)
+        // Not a part of a character.
+        while String(text) == nil { text.removeLast() }
         // A QUIC variable-length integer has 62 bits.
-        closeRequest = (min(code, 1 << 62 - 1), String(reason.utf8.prefix(256)) ?? "")
+        closeRequest = (min(code, 1 << 62 - 1), String(text) ?? "")
         isReady = false
         endpoint.markDirty(self)
     }

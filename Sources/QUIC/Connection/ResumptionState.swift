@@ -17,13 +17,6 @@ public struct ResumptionState: Sendable, Equatable {
     /// SHA-256 of the SPKI of the server that gave it.
     public internal(set) var serverKeySHA256: [UInt8]
 
-    init(session: [UInt8], transportParameters: [UInt8], token: [UInt8], serverKeySHA256: [UInt8]) {
-        self.session = session
-        self.transportParameters = transportParameters
-        self.token = token
-        self.serverKeySHA256 = serverKeySHA256
-    }
-
     /// The state in one piece, for a file.
     public var bytes: [UInt8] {
         var result = [Self.formatVersion]
@@ -35,6 +28,13 @@ public struct ResumptionState: Sendable, Equatable {
         return result + sha256(result)
     }
 
+    /// Whether every part can be written into `bytes`.
+    var isStorable: Bool {
+        [session, transportParameters, token].allSatisfy { $0.count <= Self.maximumPartLength }
+    }
+}
+
+extension ResumptionState {
     /// The state that `bytes` holds, or nil when it is damaged or of another version: connect without it then.
     public init?(bytes: [UInt8]) {
         // GnuTLS does not survive damaged session data, so not a bit of it may have changed.
@@ -52,10 +52,5 @@ public struct ResumptionState: Sendable, Equatable {
         }
         guard rest.isEmpty, parts[3].count == 32 else { return nil }
         self.init(session: parts[0], transportParameters: parts[1], token: parts[2], serverKeySHA256: parts[3])
-    }
-
-    /// Whether every part can be written into `bytes`.
-    var isStorable: Bool {
-        [session, transportParameters, token].allSatisfy { $0.count <= Self.maximumPartLength }
     }
 }

@@ -13,17 +13,13 @@ public struct QUICPeerPlace: Hashable, Sendable {
     /// The server's own address, where its socket has several.
     let local: SocketAddress?
 
-    init(id: [UInt8], remote: SocketAddress, local: SocketAddress?) {
-        self.id = id
-        self.remote = remote
-        self.local = local
-    }
-
     /// One line of text without its end: the id, the peer's address and port, and the server's address or `-`.
     public var text: String {
         "\(Hexadecimal.encode(id)) \(remote.host) \(remote.port) \(local?.host ?? "-")"
     }
+}
 
+extension QUICPeerPlace {
     /// Parses `text`; nil if it is not such a line.
     public init?(text: Substring) {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)

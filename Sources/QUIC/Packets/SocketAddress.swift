@@ -153,18 +153,17 @@ extension SocketAddress {
     public static func resolve(_ host: String, port: UInt16) async throws(QUICError) -> [SocketAddress] {
         if let numeric = SocketAddress(host, port: port) { return [numeric] }
         let result = await withCheckedContinuation { (continuation: CheckedContinuation<Resolution, Never>) in
-            let box = Unmanaged.passRetained(ResolverRequest(host: host, port: port, continuation: continuation))
+            let work = Unmanaged.passRetained(
+                Work { continuation.resume(returning: lookUp(host, port: port)) })
             var thread = pthread_t()
             let status = pthread_create(
                 &thread, nil,
                 { argument in
-                    guard let argument else { return nil }
-                    let request = Unmanaged<ResolverRequest>.fromOpaque(argument).takeRetainedValue()
-                    request.continuation.resume(returning: lookUp(request.host, port: request.port))
+                    if let argument { Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().run() }
                     return nil
-                }, box.toOpaque())
+                }, work.toOpaque())
             guard status == 0 else {
-                box.release()
+                work.release()
                 let error = SystemError("pthread_create", code: status)
                 continuation.resume(returning: .failure(.socket(error, during: "resolving '\(host)'")))
                 return
@@ -177,16 +176,11 @@ extension SocketAddress {
 
 private typealias Resolution = Result<[SocketAddress], QUICError>
 
-private final class ResolverRequest {
-    let host: String
-    let port: UInt16
-    let continuation: CheckedContinuation<Resolution, Never>
+/// What a thread has to do.
+private final class Work {
+    let run: () -> Void
 
-    init(host: String, port: UInt16, continuation: CheckedContinuation<Resolution, Never>) {
-        self.host = host
-        self.port = port
-        self.continuation = continuation
-    }
+    init(_ run: @escaping () -> Void) { self.run = run }
 }
 
 private func lookUp(_ host: String, port: UInt16) -> Resolution {

@@ -53,10 +53,7 @@ public final class ResumptionMemory: Sendable {
 
     /// What to return with; the ticket is this end's `identity`'s, so it is not used by another one.
     func state(of relay: InvitationLink, for identity: PublicKeyPin) -> ResumptionState? {
-        let name = Self.ticketName(relay, identity)
-        return entries.withLock { entries in
-            entries.first { $0.name == name }.flatMap { ResumptionState(bytes: $0.state) }
-        }
+        entry(Self.ticketName(relay, identity)).flatMap { ResumptionState(bytes: $0.state) }
     }
 
     /// Remembers `state`, or with nil forgets what there was.
@@ -67,10 +64,7 @@ public final class ResumptionMemory: Sendable {
 
     /// Where the relay takes links over TLS, as it said last; nil: it is not known.
     func web(of relay: InvitationLink, for identity: PublicKeyPin) -> WebPlace? {
-        let name = Self.placeName(relay, identity)
-        return entries.withLock { entries in
-            entries.first { $0.name == name }.flatMap { WebPlace(String(decoding: $0.web, as: UTF8.self)) }
-        }
+        entry(Self.placeName(relay, identity)).flatMap { WebPlace(String(decoding: $0.web, as: UTF8.self)) }
     }
 
     /// Remembers where the relay takes links over TLS. One that takes none any more costs an attempt beside that over QUIC.
@@ -78,6 +72,8 @@ public final class ResumptionMemory: Sendable {
         guard self.web(of: relay, for: identity) != web else { return }
         change(Self.placeName(relay, identity)) { $0.web = Array(web.text.utf8) }
     }
+
+    private func entry(_ name: [UInt8]) -> Entry? { entries.withLock { $0.first { $0.name == name } } }
 
     private func change(_ name: [UInt8], _ body: (inout Entry) -> Void) {
         entries.withLock { entries in

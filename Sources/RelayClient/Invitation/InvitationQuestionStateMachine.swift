@@ -157,6 +157,7 @@ struct InvitationQuestionStateMachine: Sendable {
     private var worst = InvitationQuestionError.noPlace
     private var endsAt: Instant?
     private var nextAt: Instant?
+    private var isCancelled = false
 
     /// A question for `channel` to the relay with the key `pin` at `places`, best first.
     ///
@@ -182,6 +183,8 @@ struct InvitationQuestionStateMachine: Sendable {
         switch event {
         case .start:
             guard endsAt == nil else { return [] }
+            // Whoever waits may have given up before the question began.
+            if isCancelled { return finish(.failure(.cancelled)) }
             endsAt = now + Self.answerTimeout
             return askNext(at: now)
         case .message(let place, let message):
@@ -198,7 +201,9 @@ struct InvitationQuestionStateMachine: Sendable {
                 return finish(.failure(worst))
             }
             return nextAt.map { now >= $0 && asked < places.count } ?? false ? askNext(at: now) : []
-        case .cancel: return endsAt == nil ? [] : finish(.failure(.cancelled))
+        case .cancel:
+            isCancelled = true
+            return endsAt == nil ? [] : finish(.failure(.cancelled))
         }
     }
 
