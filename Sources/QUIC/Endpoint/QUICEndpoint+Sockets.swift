@@ -67,9 +67,9 @@ extension QUICEndpoint {
             sockets.removeAll { $0 === socket }
         }
     }
-}
 
-extension QUICEndpoint {
+    // MARK: A pause of reading
+
     /// How long nothing is read before the owner is asked again.
     private static let pause: Duration = .milliseconds(20)
 
@@ -98,9 +98,9 @@ extension QUICEndpoint {
         if sender.blocked === socket { interest.insert(.writable) }
         return interest
     }
-}
 
-extension QUICEndpoint {
+    // MARK: Several endpoints on one port
+
     /// Where packets have the connection id, which begins with the worker's number (RFC 9000, sections 17.2 and 17.3).
     private static let identifierOffsets: (short: UInt32, long: UInt32) = (1, 6)
 

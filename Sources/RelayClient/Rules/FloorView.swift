@@ -98,7 +98,6 @@ struct MemberList {
     private var members: [MemberID: RelayMember] = [:]
 
     /// Takes a member, or what is new of a known one. Beyond `RelayClientCore.membersMaximum` they are not remembered.
-    @discardableResult
     mutating func remember(_ member: ServerMessage.Member) -> RelayMember {
         let known = RelayMember(id: member.id.description, name: member.displayName.text)
         if members[member.id] != nil || members.count < RelayClientCore.membersMaximum { members[member.id] = known }

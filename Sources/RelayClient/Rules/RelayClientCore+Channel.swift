@@ -36,8 +36,7 @@ extension RelayClientCore {
         case .floorRules(let rules):
             floor?.change(to: rules)
             // What was told before of the floor does not hold for either.
-            let outlook = floor?.outlook.map { Action.tell(.floorOutlook($0.normal, emergency: $0.emergency)) }
-            return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + (outlook.map { [$0] } ?? [])
+            return [.tell(.floorQueueOffered(rules.hasQueue))] + hearAsManyAsMayTalk() + outlook
         case .listenerLoss(let percent): return [.tell(.listenerLoss(percent: percent))]
         case .burstList(let list): return query(.listed(list), at: now)
         case .burstRefused(let refusal): return burstRefused(refusal, at: now)
@@ -66,8 +65,12 @@ extension RelayClientCore {
         guard var view = floor, let before = view.outlook else { return [] }
         change(&view)
         floor = view
-        guard let after = view.outlook, after != before else { return [] }
-        return [.tell(.floorOutlook(after.normal, emergency: after.emergency))]
+        return view.outlook.map { $0 != before } ?? false ? outlook : []
+    }
+
+    /// What is told of how a request would be answered now; nothing where the relay has not said how it decides.
+    var outlook: [Action] {
+        floor?.outlook.map { [.tell(.floorOutlook($0.normal, emergency: $0.emergency))] } ?? []
     }
 
     /// The channel's rules may be others now.

@@ -255,17 +255,10 @@ public struct RelayClientCore {
                 actions.append(.send(joinMessage))
             case .sayGoodbye:
                 if wasReady { actions.append(.send(.leave)) }
-                session = nil
-                floor = nil
                 // Who leaves the channel can open nothing of it any more.
                 keyring = MediaKeyring()
-                actions += query(.linkLost, at: now)
-                actions.append(.close(.none))
-            case .close(let code):
-                session = nil
-                floor = nil
-                actions += query(.linkLost, at: now)
-                actions.append(.close(code))
+                actions += close(.none, at: now)
+            case .close(let code): actions += close(code, at: now)
             case .linkLost:
                 lostAt = now
                 (hearing, doubt) = (HearingWatch(), PathDoubt())
@@ -289,6 +282,11 @@ public struct RelayClientCore {
         }
         if !wasReady, link.isReady { places.joined() }
         return actions
+    }
+
+    private mutating func close(_ code: RelayCloseCode, at now: Instant) -> [Action] {
+        (session, floor) = (nil, nil)
+        return query(.linkLost, at: now) + [.close(code)]
     }
 
     /// What asks the relay to let this end in.
@@ -391,9 +389,8 @@ public struct RelayClientCore {
         lastBurstRequest = BurstRequestID(rawValue: 0)
         downlink.offersLateEntry = welcome.offersLateEntry
         members = MemberList()
-        for member in welcome.members { members.remember(member) }
+        let others = welcome.members.map { members.remember($0) }
         let own = RelayMember(id: welcome.memberID.description, name: displayName.text)
-        let others = welcome.members.map { RelayMember(id: $0.id.description, name: $0.displayName.text) }
         if let web = welcome.web {
             webPlace = web
             hearOnce()
@@ -404,9 +401,7 @@ public struct RelayClientCore {
         actions.append(.tell(.talkersAllowed(view.talkersMaximum)))
         actions += speak(.linkReady, at: now) + push(.linkReady, at: now)
         if offersSuccession { actions.append(.send(.successionOffer)) }
-        if let outlook = view.outlook {
-            actions.append(.tell(.floorOutlook(outlook.normal, emergency: outlook.emergency)))
-        }
+        actions += outlook
         // What was said while the link was lost is not lost: a relay that gives the beginning of a burst gives that to everybody. Else a
         // burst that was heard before goes on from where it is.
         let wasHere = lostAt.map { now - $0 <= Self.shortAbsence } ?? false
