@@ -16,7 +16,8 @@ public struct DBusCallBound: Sendable {
             self.perSecond = perSecond
         }
 
-        func bucket(at now: Instant) -> TokenBucket { TokenBucket(depth: burst, perSecond: perSecond, at: now) }
+        /// A full bucket of this rate.
+        public func bucket(at now: Instant) -> TokenBucket { TokenBucket(depth: burst, perSecond: perSecond, at: now) }
     }
 
     /// Of one caller.

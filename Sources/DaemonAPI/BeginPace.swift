@@ -1,4 +1,5 @@
 // A rate limit on begins. Pure.
+import DBus
 import MonotonicTime
 
 /// Begins above the rate limit wait, and waiting begins of one caller are merged; none is refused. An end never waits.
@@ -15,15 +16,15 @@ struct BeginPace {
 
     /// Nobody waits.
     static var unbounded: BeginPace {
-        BeginPace(
-            caller: .init((burst: .max, perSecond: .max)), all: .init((burst: .max, perSecond: .max)), at: .now)
+        let unbounded = DBusCallBound.Rate(burst: .max, perSecond: .max)
+        return BeginPace(caller: unbounded, all: unbounded, at: .now)
     }
 
     private var buckets: CallerBuckets<Key>
     private var waiting: [(key: Key, ids: [ID])] = []
     private var last: ID = 0
 
-    init(caller: CallLimit, all: CallLimit, at now: Instant) {
+    init(caller: DBusCallBound.Rate, all: DBusCallBound.Rate, at now: Instant) {
         buckets = CallerBuckets(caller: caller, all: all, at: now)
     }
 

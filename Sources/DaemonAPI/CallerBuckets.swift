@@ -1,16 +1,7 @@
-// A token bucket for each caller, and one for all. Pure.
+// Rate limits on calls: a token bucket for each caller, and one for all. Pure.
+import DBus
 import MonotonicTime
 import PTTBus
-
-/// A rate limit: the calls allowed at once, and the calls allowed per second after that.
-struct CallLimit: Sendable {
-    var burst: Int
-    var perSecond: Int
-
-    init(_ limit: (burst: Int, perSecond: Int)) { (burst, perSecond) = limit }
-
-    func bucket(at now: Instant) -> TokenBucket { TokenBucket(depth: burst, perSecond: perSecond, at: now) }
-}
 
 /// The calls of each caller and of all together. What is refused takes nothing.
 struct CallerBuckets<Caller: Hashable> {
@@ -19,12 +10,12 @@ struct CallerBuckets<Caller: Hashable> {
         case ofCaller, ofAll
     }
 
-    let ofCaller: CallLimit
-    let ofAll: CallLimit
+    let ofCaller: DBusCallBound.Rate
+    let ofAll: DBusCallBound.Rate
     private var callers: [Caller: TokenBucket] = [:]
     private var all: TokenBucket
 
-    init(caller: CallLimit, all: CallLimit, at now: Instant) {
+    init(caller: DBusCallBound.Rate, all: DBusCallBound.Rate, at now: Instant) {
         ofCaller = caller
         ofAll = all
         self.all = all.bucket(at: now)
@@ -61,5 +52,33 @@ struct CallerBuckets<Caller: Hashable> {
         for (name, var bucket) in callers where bucket.isFull(at: now) { callers[name] = nil }
         // Beyond that the bound on all is what counts.
         if callers.count > PTTBusLimits.watchedCallers { callers = [caller: own] }
+    }
+}
+
+/// Refuses calls above the rate limit.
+///
+/// A relay ends a connection that sends too much, and all callers of this machine share one.
+struct CallRate {
+    private let what: String
+    private var buckets: CallerBuckets<String>
+
+    /// - Parameter what: What is asked for, for the error.
+    init(_ what: String, caller: DBusCallBound.Rate, all: DBusCallBound.Rate, at now: Instant) {
+        self.what = what
+        buckets = CallerBuckets(caller: caller, all: all, at: now)
+    }
+
+    /// Takes a call of `caller`.
+    /// - Throws: `LimitsExceeded`.
+    mutating func take(_ caller: String, at now: Instant) throws(DBusErrorReply) {
+        switch buckets.take(caller, at: now) {
+        case nil: return
+        case .ofCaller:
+            throw .limitsExceeded(
+                "too many \(what) by this caller; at most \(buckets.ofCaller.perSecond) a second are accepted")
+        case .ofAll:
+            throw .limitsExceeded(
+                "too many \(what) on this machine; at most \(buckets.ofAll.perSecond) a second are accepted")
+        }
     }
 }

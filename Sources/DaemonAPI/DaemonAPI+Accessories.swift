@@ -10,20 +10,16 @@ extension DaemonAPI {
         try DBusExport(
             try PTTBus.declaration(of: PTTBus.accessoryManagerInterface), properties: accessoryManager.properties,
             starters: [
-                "StartScan": method { api, call in
-                    try await api.startScan(call.sender)
-                    return []
-                },
-                "StopScan": method { api, call in
+                "StartScan": action { try await $0.startScan($1.sender) },
+                "StopScan": action { api, call in
                     await api.settled(call.sender)
                     await api.drop(.scan, for: call.sender)
                     await api.scannersChanged()
-                    return []
                 },
                 "AddAccessory": method { try await $0.addAccessory($1) },
                 "StartLearning": method { try await $0.startLearning($1) },
                 "ListProfiles": method { api, _ in
-                    let profiles = await (try api.accessoryControls).profiles()
+                    let profiles = try await api.accessoryControls.profiles()
                     return [.array(ProfileDescription.dbusType, profiles.map(\.busValue))]
                 },
             ])
@@ -34,54 +30,30 @@ extension DaemonAPI {
         return try DBusExport(
             try PTTBus.declaration(of: PTTBus.accessoryInterface), properties: properties.properties,
             starters: [
-                "Remove": method { api, _ in
-                    try await api.ask { controls throws(AccessoryError) in try await controls.remove(id) }
-                    return []
-                },
-                "Bind": method { api, call in
+                "Remove": action { api, _ in try await api.accessoryControls.remove(id) },
+                "Bind": action { api, call in
                     let arguments = Arguments(call)
                     let control = try arguments.text(0, "control", bytes: 1...PTTBusLimits.accessoryNameBytes)
                     let action = try arguments.text(1, "action", bytes: 1...PTTBusLimits.actionBytes)
-                    try await api.ask { controls throws(AccessoryError) in
-                        try await controls.bind(control, to: action, of: id)
-                    }
-                    return []
+                    try await api.accessoryControls.bind(control, to: action, of: id)
                 },
-                "SetGesture": method { api, call in
+                "SetGesture": action { api, call in
                     let gesture = try Arguments(call).choice(0, "gesture", [Gesture?](Gesture.choices) + [nil]) {
                         $0?.rawValue ?? "default"
                     }
-                    try await api.ask { controls throws(AccessoryError) in
-                        try await controls.setGesture(gesture, of: id)
-                    }
-                    return []
+                    try await api.accessoryControls.setGesture(gesture, of: id)
                 },
-                "SetBondedOnly": method { api, call in
+                "SetBondedOnly": action { api, call in
                     let bondedOnly: Bool = try Arguments(call).value(0)
-                    try await api.ask { controls throws(AccessoryError) in
-                        try await controls.setBondedOnly(bondedOnly, of: id)
-                    }
-                    return []
+                    try await api.accessoryControls.setBondedOnly(bondedOnly, of: id)
                 },
-                "StartTest": method { api, call in
-                    try await api.startTest(id, call.sender)
-                    return []
-                },
-                "StopTest": method { api, call in
+                "StartTest": action { try await $0.startTest(id, $1.sender) },
+                "StopTest": action { api, call in
                     await api.settled(call.sender)
                     await api.drop(.test(id), for: call.sender)
                     await api.testersChanged(of: id)
-                    return []
                 },
             ])
-    }
-
-    /// Does something that may be refused with an accessory error, by its D-Bus name.
-    func ask<T: Sendable>(
-        _ body: nonisolated(nonsending) @Sendable (any AccessoryControls) async throws(AccessoryError) -> T
-    ) async throws -> T {
-        let controls = try accessoryControls
-        do throws(AccessoryError) { return try await body(controls) } catch { throw PTTBus.reply(error) }
     }
 
     // MARK: Scanning
@@ -93,13 +65,13 @@ extension DaemonAPI {
                 "\(PTTBusLimits.scanners) programs are scanning, which is the limit; end one")
         }
         try await hold(.scan, for: caller)
-        do throws(AccessoryError) {
+        do {
             // Asked again by each, so that each is told why there is none.
             try await controls.setScanning(true)
         } catch {
             await drop(.scan, for: caller)
             await scannersChanged()
-            throw PTTBus.reply(error)
+            throw error
         }
         await scannersChanged()
         for device in await controls.discoveredDevices() { found(device) }
@@ -122,12 +94,11 @@ extension DaemonAPI {
         let use = WatchedCaller.Use.adding(addition.address)
         let controls = try accessoryControls
         guard count(of: use) == 0 else {
-            throw PTTBus.reply(AccessoryError(.busy, "\(addition.address) is being added already; wait for it"))
+            throw AccessoryError(.busy, "\(addition.address) is being added already; wait for it")
         }
         let additions = callers.values.reduce(0) { $0 + $1.uses.count { if case .adding = $0 { true } else { false } } }
         guard additions < PTTBusLimits.additions else {
-            throw PTTBus.reply(
-                AccessoryError(.busy, "\(PTTBusLimits.additions) accessories are being added; wait for one"))
+            throw AccessoryError(.busy, "\(PTTBusLimits.additions) accessories are being added; wait for one")
         }
         try await hold(use, for: call.sender)
         let result: Result<(id: String, notes: [String]), AccessoryError>
@@ -137,11 +108,8 @@ extension DaemonAPI {
             result = .failure(error)
         }
         await drop(use, for: call.sender)
-        switch result {
-        case .success(let added):
-            return [.objectPath(try DBusObjectPath(PTTBus.accessoryPath(added.id))), .strings(added.notes)]
-        case .failure(let error): throw PTTBus.reply(error)
-        }
+        let added = try result.get()
+        return [.objectPath(try DBusObjectPath(PTTBus.accessoryPath(added.id))), .strings(added.notes)]
     }
 
     // MARK: Trying
@@ -150,11 +118,11 @@ extension DaemonAPI {
         let controls = try accessoryControls
         let use = WatchedCaller.Use.test(accessory)
         try await hold(use, for: caller)
-        do throws(AccessoryError) {
+        do {
             try await controls.setTesting(accessory, true)
         } catch {
             await drop(use, for: caller)
-            throw PTTBus.reply(error)
+            throw error
         }
         // The caller may have left meanwhile.
         await testersChanged(of: accessory)
@@ -249,13 +217,8 @@ extension DaemonAPI {
 
     private func showAccessoryManager() {
         guard isExported else { return }
-        let properties = accessoryManager.properties
-        bus.assumeIsolated { bus in
-            do throws(DBusError) {
-                try bus.setProperties(properties, of: PTTBus.accessoryManagerInterface, at: Self.managerPath)
-            } catch {
-                logger.error("accessory manager not shown on the bus", metadata: ["error": "\(error)"])
-            }
-        }
+        show(
+            accessoryManager.properties, of: PTTBus.accessoryManagerInterface, at: Self.managerPath, "accessory manager"
+        )
     }
 }

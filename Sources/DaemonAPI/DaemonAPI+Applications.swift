@@ -31,7 +31,7 @@ extension DaemonAPI {
         _ = try arguments.options(2, known: [])
         try await checkOwner(of: name, is: call.sender)
         guard applications[call.sender]?.state != .coming else {
-            throw PTTBus.reply(PTInstantiationError(.instantiationAlreadyInProgress))
+            throw PTInstantiationError(.instantiationAlreadyInProgress)
         }
         // Who registers again starts over; who has lost its name to another cannot be started by it any more.
         for (caller, registration) in applications
@@ -39,7 +39,7 @@ extension DaemonAPI {
             await endRegistration(of: caller)
         }
         guard applications[call.sender] == nil else {
-            throw PTTBus.reply(PTInstantiationError(.instantiationAlreadyInProgress))
+            throw PTInstantiationError(.instantiationAlreadyInProgress)
         }
         guard applications.count < PTTBusLimits.applications else {
             throw DBusErrorReply.limitsExceeded("\(PTTBusLimits.applications) programs have a channel manager")
@@ -51,11 +51,7 @@ extension DaemonAPI {
             let channel = try await restored(registration)
             guard registration.state == .coming, isHolding(.application, call.sender) else { throw Self.callerLeft }
             registration.state = .registered
-            let state: [String: DBusValue] =
-                channel.map {
-                    ["ActiveChannel": .string($0.uuidString.lowercased())]
-                } ?? [:]
-            return [.properties(state)]
+            return [.properties(channel.map { ["ActiveChannel": .string($0.uuidString.lowercased())] } ?? [:])]
         } catch {
             await abandon(registration)
             throw error
@@ -73,10 +69,9 @@ extension DaemonAPI {
                 "'\(name)' is a unique name, which D-Bus cannot start; give a well-known one, or leave it empty")
         }
         guard try await bus.owner(of: name) == caller else {
-            throw PTTBus.reply(
-                PTInstantiationError(
-                    .missingEntitlement,
-                    explanation: "the caller does not own the bus name \(name); request it before registering"))
+            throw PTInstantiationError(
+                .missingEntitlement,
+                explanation: "the caller does not own the bus name \(name); request it before registering")
         }
     }
 
@@ -94,11 +89,11 @@ extension DaemonAPI {
     private func restored(_ registration: Registration) async throws -> UUID? {
         let controls = try controls
         registration.isKnown = true
-        do throws(PTInstantiationError) {
+        do {
             return try await controls.register(registration.application)
         } catch {
             registration.isKnown = false
-            throw PTTBus.reply(error)
+            throw error
         }
     }
 

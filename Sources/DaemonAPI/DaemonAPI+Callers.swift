@@ -79,9 +79,7 @@ extension DaemonAPI {
         }
     }
 
-    static var callerLeft: DBusErrorReply {
-        PTTBus.reply(PTChannelError(.unknown, explanation: "the caller has left the bus"))
-    }
+    static var callerLeft: PTChannelError { PTChannelError(.unknown, explanation: "the caller has left the bus") }
 
     /// Whether `caller` is on the bus and its `use` has not been dropped.
     func isHolding(_ use: WatchedCaller.Use, _ caller: String) -> Bool { callers[caller]?.uses.contains(use) == true }

@@ -17,42 +17,20 @@ extension DaemonAPI {
     /// Everybody's: talking, hearing it again, and leaving.
     private func talking(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
-            "BeginTransmitting": method { api, call in
-                try await api.begin(call.sender)
-                return []
-            },
-            "StopTransmitting": method { api, call in
-                try await api.end(call.sender)
-                return []
-            },
-            "ReplayLast": method { api, call in
-                let caller = api.identity(of: call.sender)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.replayLast(uuid, by: caller)
-                }
-                return []
+            "BeginTransmitting": action { try await $0.begin($1.sender) },
+            "StopTransmitting": action { try await $0.end($1.sender) },
+            "ReplayLast": action { api, call in
+                try await api.controls.replayLast(uuid, by: api.identity(of: call.sender))
             },
             "ListMessages": method { api, call in
-                let caller = api.identity(of: call.sender)
-                let messages = try await api.perform { controls throws(PTChannelError) in
-                    try await controls.keptMessages(uuid, by: caller)
-                }
-                return [KeptMessage.list(messages)]
+                [KeptMessage.list(try await api.controls.keptMessages(uuid, by: api.identity(of: call.sender)))]
             },
-            "ReplayMessage": method { api, call in
-                let caller = api.identity(of: call.sender)
+            "ReplayMessage": action { api, call in
                 let id = try Arguments(call).text(0, "id", bytes: 1...KeptMessage.idBytes)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.replayKept(id, of: uuid, by: caller)
-                }
-                return []
+                try await api.controls.replayKept(id, of: uuid, by: api.identity(of: call.sender))
             },
-            "Leave": method { api, call in
-                let caller = api.identity(of: call.sender)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.leave(uuid, by: caller)
-                }
-                return []
+            "Leave": action { api, call in
+                try await api.controls.leave(uuid, by: api.identity(of: call.sender))
             },
         ]
     }
@@ -60,56 +38,38 @@ extension DaemonAPI {
     /// The owner's: everything else.
     private func settings(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
-            "RequestBeginTransmitting": owners { api, _, caller in
-                try await api.requestBegin(uuid, caller)
-            },
-            "RequestStopTransmitting": owners { api, _, caller in
-                try await api.requestStop(uuid, caller)
-            },
+            "RequestBeginTransmitting": owners { api, _, caller in try await api.requestBegin(uuid, caller) },
+            "RequestStopTransmitting": owners { api, _, caller in try await api.requestStop(uuid, caller) },
             "SetDescriptor": owners { api, arguments, caller in
                 let descriptor = PTChannelDescriptor(
                     name: try arguments.text(0, "name", bytes: 0...PTTBusLimits.nameBytes),
                     image: try arguments.image(1))
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setDescriptor(descriptor, of: uuid, by: caller)
-                }
+                try await api.controls.setDescriptor(descriptor, of: uuid, by: caller)
             },
             "SetServiceStatus": owners { api, arguments, caller in
                 let status = try arguments.choice(0, "status", PTServiceStatus.allCases) { $0.busName }
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setServiceStatus(status, of: uuid, by: caller)
-                }
+                try await api.controls.setServiceStatus(status, of: uuid, by: caller)
             },
             "SetTransmissionMode": owners { api, arguments, caller in
                 let mode = try arguments.choice(0, "mode", PTTransmissionMode.allCases) { $0.busName }
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setTransmissionMode(mode, of: uuid, by: caller)
-                }
+                try await api.controls.setTransmissionMode(mode, of: uuid, by: caller)
             },
             "SetActiveRemoteParticipant": owners { api, arguments, caller in
                 let participant = PTParticipant(
                     name: try arguments.text(0, "name", bytes: 1...PTTBusLimits.nameBytes),
                     image: try arguments.image(1))
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setActiveRemoteParticipant(participant, of: uuid, by: caller)
-                }
+                try await api.controls.setActiveRemoteParticipant(participant, of: uuid, by: caller)
             },
             "ClearActiveRemoteParticipant": owners { api, _, caller in
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setActiveRemoteParticipant(nil, of: uuid, by: caller)
-                }
+                try await api.controls.setActiveRemoteParticipant(nil, of: uuid, by: caller)
             },
             "SetAccessoryButtonEventsEnabled": owners { api, arguments, caller in
                 let enabled: Bool = try arguments.value(0)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.setAccessoryButtonEventsEnabled(enabled, of: uuid, by: caller)
-                }
+                try await api.controls.setAccessoryButtonEventsEnabled(enabled, of: uuid, by: caller)
             },
             "ReportPushToTalkMessage": owners { api, arguments, caller in
                 let payload = try arguments.payload(0)
-                try await api.perform { controls throws(PTChannelError) in
-                    try await controls.reportPushToTalkMessage(payload, to: uuid, by: caller)
-                }
+                try await api.controls.reportPushToTalkMessage(payload, to: uuid, by: caller)
             },
         ]
     }
@@ -118,11 +78,7 @@ extension DaemonAPI {
     private func owners(
         _ body: @escaping @Sendable (isolated DaemonAPI, Arguments, BusCaller) async throws -> Void
     ) -> DBusMethodStarter {
-        method { api, call in
-            let caller = try api.owner(call.sender)
-            try await body(api, Arguments(call), caller)
-            return []
-        }
+        action { api, call in try await body(api, Arguments(call), try api.owner(call.sender)) }
     }
 
     private func owner(_ sender: String) throws(DBusErrorReply) -> BusCaller {
@@ -141,13 +97,13 @@ extension DaemonAPI {
         let controls = try controls
         // Watched before the press, so that a caller who is gone by now is noticed.
         try await hold(.talkKey, for: caller)
-        do throws(PTChannelError) {
+        do {
             try await controls.pressTalkKey(caller: caller)
         } catch {
             // Answered with an error: this press is over, and the next one counts.
             _ = await controls.releaseTalkKey(caller: caller)
             await drop(.talkKey, for: caller)
-            throw PTTBus.reply(error)
+            throw error
         }
         if !isHolding(.talkKey, caller) { _ = await controls.releaseTalkKey(caller: caller) }
     }
@@ -158,8 +114,7 @@ extension DaemonAPI {
         await drop(.talkKey, for: caller)
         let wasHeld = try await controls.releaseTalkKey(caller: caller)
         guard wasHeld || wasWaiting else {
-            throw PTTBus.reply(
-                PTChannelError(.transmissionNotFound, explanation: "this caller does not hold the talk key"))
+            throw PTChannelError(.transmissionNotFound, explanation: "this caller does not hold the talk key")
         }
     }
 
@@ -168,9 +123,7 @@ extension DaemonAPI {
         let heldBefore = isHolding(.transmission, caller.busName)
         try await hold(.transmission, for: caller.busName)
         do {
-            try await perform { controls throws(PTChannelError) in
-                try await controls.requestBeginTransmitting(uuid, by: caller)
-            }
+            try await controls.requestBeginTransmitting(uuid, by: caller)
         } catch {
             // An earlier one of this caller may still go on.
             if !heldBefore { await drop(.transmission, for: caller.busName) }
@@ -183,9 +136,7 @@ extension DaemonAPI {
         let wasWaiting = endWaiting(.transmission, of: caller.busName)
         await settled(caller.busName)
         do {
-            try await perform { controls throws(PTChannelError) in
-                try await controls.requestStopTransmitting(uuid, by: caller)
-            }
+            try await controls.requestStopTransmitting(uuid, by: caller)
         } catch {
             guard wasWaiting else { throw error }
         }

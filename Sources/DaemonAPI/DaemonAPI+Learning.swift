@@ -18,7 +18,7 @@ extension DaemonAPI {
         let request = try Arguments(call).learningRequest()
         let controls = try accessoryControls
         guard learning?.properties.step.isOver ?? true else {
-            throw PTTBus.reply(AccessoryError(.busy, "a button is being learned already; wait until that is over"))
+            throw AccessoryError(.busy, "a button is being learned already; wait until that is over")
         }
         learningNumber &+= 1
         let path = try DBusObjectPath(PTTBus.learningPath(learningNumber))
@@ -28,11 +28,7 @@ extension DaemonAPI {
         await take(old)
         do {
             try await hold(.learning, for: call.sender)
-            do throws(AccessoryError) {
-                try await controls.startLearning(request)
-            } catch {
-                throw PTTBus.reply(error)
-            }
+            try await controls.startLearning(request)
             // The caller may have left meanwhile.
             guard let session = learning, session.path == path, isHolding(.learning, call.sender) else {
                 throw Self.callerLeft
@@ -47,23 +43,20 @@ extension DaemonAPI {
     }
 
     private func learningExport(_ session: LearningSession) throws(DBusError) -> DBusExport {
-        let caller = session.caller
-        return try DBusExport(
+        try DBusExport(
             try PTTBus.declaration(of: PTTBus.learningInterface), properties: session.properties.properties,
             starters: [
-                "Proceed": method { api, call in
-                    guard call.sender == caller else {
+                "Proceed": action { api, call in
+                    guard call.sender == session.caller else {
                         throw DBusErrorReply.accessDenied("only the program that began to learn can go on")
                     }
                     await (try? api.accessoryControls)?.proceedLearning()
-                    return []
                 },
-                "Cancel": method { api, call in
-                    guard call.sender == caller else {
+                "Cancel": action { api, call in
+                    guard call.sender == session.caller else {
                         throw DBusErrorReply.accessDenied("only the program that began to learn can end it")
                     }
                     await api.endLearning()
-                    return []
                 },
             ])
     }
@@ -94,12 +87,6 @@ extension DaemonAPI {
         session.properties = properties
         learning = session
         guard session.isExported else { return }
-        bus.assumeIsolated { bus in
-            do throws(DBusError) {
-                try bus.setProperties(properties.properties, of: PTTBus.learningInterface, at: session.path)
-            } catch {
-                logger.error("learning not shown on the bus", metadata: ["error": "\(error)"])
-            }
-        }
+        show(properties.properties, of: PTTBus.learningInterface, at: session.path, "learning")
     }
 }

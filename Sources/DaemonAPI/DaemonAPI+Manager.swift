@@ -11,25 +11,17 @@ extension DaemonAPI {
             try PTTBus.declaration(of: PTTBus.managerInterface), properties: properties.properties,
             starters: [
                 "RegisterApplication": method { try await $0.registerApplication($1) },
-                "UnregisterApplication": method {
-                    await $0.endRegistration(of: $1.sender)
-                    return []
-                },
+                "UnregisterApplication": action { await $0.endRegistration(of: $1.sender) },
                 "JoinChannel": method { try await $0.joinChannel($1) },
-                "LeaveChannel": method { api, call in
-                    let (uuid, caller) = (try Arguments(call).uuid(0), api.identity(of: call.sender))
-                    try await api.perform { controls throws(PTChannelError) in
-                        try await controls.leave(uuid, by: caller)
-                    }
-                    return []
+                "LeaveChannel": action { api, call in
+                    let uuid = try Arguments(call).uuid(0)
+                    try await api.controls.leave(uuid, by: api.identity(of: call.sender))
                 },
                 "ChangeChannel": method { api, call in
                     let which = try Arguments(call).text(0, "which", bytes: 1...PTTBusLimits.nameBytes)
-                    let caller = api.identity(of: call.sender)
                     try api.countJoin(of: call.sender)
-                    let uuid = try await api.perform { controls throws(PTChannelError) in
-                        try await controls.changeChannel(ChannelChoice(which), by: caller)
-                    }
+                    let uuid = try await api.controls.changeChannel(
+                        ChannelChoice(which), by: api.identity(of: call.sender))
                     return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
                 },
                 "Inhibit": method { try await $0.inhibit($1) },
@@ -42,22 +34,32 @@ extension DaemonAPI {
     /// What a method does, given this API.
     typealias Method = @Sendable (isolated DaemonAPI, DBusMethodCall) async throws -> [DBusValue]
 
-    /// Begins a method on the loop, so that calls take effect in the order they came; holds this API weakly.
+    /// Begins a method on the loop, so that calls take effect in the order they came; holds this API weakly. A request of a program takes
+    /// effect before the loop turns, and so before the answer of its delegate that came after it.
     func method(_ body: @escaping Method) -> DBusMethodStarter {
         { [weak self] call in
             guard let self else { return Task { throw DBusErrorReply.failed("pttd is ending") } }
-            return self.assumeIsolated { api in Task { try await body(api, call) } }
+            return self.assumeIsolated { api in
+                Task {
+                    // What the rules refuse is answered by its D-Bus error name.
+                    do {
+                        return try await body(api, call)
+                    } catch let error as any BusError {
+                        throw PTTBus.reply(error)
+                    }
+                }
+            }
         }
     }
 
-    /// Does something that may be refused with a channel error, by its D-Bus name.
-    ///
-    /// It takes effect before this loop turns: a program's request counts before the answer of its delegate that came after it.
-    func perform<T: Sendable>(
-        _ body: nonisolated(nonsending) @Sendable (any DaemonControls) async throws(PTChannelError) -> T
-    ) async throws -> T {
-        let controls = try controls
-        do throws(PTChannelError) { return try await body(controls) } catch { throw PTTBus.reply(error) }
+    /// The same for a method that returns nothing.
+    func action(
+        _ body: @escaping @Sendable (isolated DaemonAPI, DBusMethodCall) async throws -> Void
+    ) -> DBusMethodStarter {
+        method { api, call in
+            try await body(api, call)
+            return []
+        }
     }
 
     private func joinChannel(_ call: DBusMethodCall) async throws -> [DBusValue] {
@@ -80,7 +82,7 @@ extension DaemonAPI {
         if request.media == .pttd || request.link != nil || caller.application == nil {
             try countJoin(of: call.sender)
         }
-        let uuid = try await perform { controls throws(PTChannelError) in try await controls.join(request) }
+        let uuid = try await controls.join(request)
         return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
     }
 

@@ -10,24 +10,18 @@ extension DaemonAPI {
         try DBusExport(
             try PTTBus.declaration(of: PTTBus.nearbyInterface), properties: nearby.properties,
             starters: [
-                "StartBrowsing": method { api, call in
-                    try await api.startBrowsing(call.sender)
-                    return []
-                },
-                "StopBrowsing": method { api, call in
+                "StartBrowsing": action { try await $0.startBrowsing($1.sender) },
+                "StopBrowsing": action { api, call in
                     await api.settled(call.sender)
                     await api.drop(.browse, for: call.sender)
                     await api.browsersChanged()
-                    return []
                 },
                 "CreateChannel": method { api, call in
                     let name = try Arguments(call).text(0, "name", bytes: 0...PTTBusLimits.nearbyNameBytes)
                     let admission = try Self.admission(call)
-                    let caller = api.identity(of: call.sender)
                     try api.countJoin(of: call.sender)
-                    let uuid = try await api.askNearby { controls throws(PTChannelError) in
-                        try await controls.createChannel(name.isEmpty ? nil : name, admission: admission, by: caller)
-                    }
+                    let uuid = try await api.nearbyControls.createChannel(
+                        name.isEmpty ? nil : name, admission: admission, by: api.identity(of: call.sender))
                     return [.string(uuid.uuidString.lowercased())]
                 },
                 "JoinChannel": method { api, call in
@@ -36,16 +30,12 @@ extension DaemonAPI {
                     let uuid = try await api.joinNearby(id, code, call.sender)
                     return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
                 },
-                "DeleteChannel": method { api, call in
+                "DeleteChannel": action { api, call in
                     let id = try Arguments(call).text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
-                    let caller = api.identity(of: call.sender)
-                    try await api.askNearby { controls throws(PTChannelError) in
-                        try await controls.deleteChannel(id, by: caller)
-                    }
-                    return []
+                    try await api.nearbyControls.deleteChannel(id, by: api.identity(of: call.sender))
                 },
-                "Admit": method { api, call in try await api.decideNearby(true, call) },
-                "Refuse": method { api, call in try await api.decideNearby(false, call) },
+                "Admit": action { try await $0.decideNearby(true, $1) },
+                "Refuse": action { try await $0.decideNearby(false, $1) },
             ])
     }
 
@@ -80,10 +70,7 @@ extension DaemonAPI {
         try await hold(.joiningNearby, for: sender)
         let result: Result<UUID, any Error>
         do {
-            result = .success(
-                try await askNearby { controls throws(PTChannelError) in
-                    try await controls.joinChannel(id, code: code, by: caller)
-                })
+            result = .success(try await nearbyControls.joinChannel(id, code: code, by: caller))
         } catch {
             result = .failure(error)
         }
@@ -91,21 +78,9 @@ extension DaemonAPI {
         return try result.get()
     }
 
-    private func decideNearby(_ isAdmitted: Bool, _ call: DBusMethodCall) async throws -> [DBusValue] {
+    private func decideNearby(_ isAdmitted: Bool, _ call: DBusMethodCall) async throws {
         let id = try Arguments(call).text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
-        let caller = identity(of: call.sender)
-        try await askNearby { controls throws(PTChannelError) in
-            try await controls.decide(isAdmitted, about: id, by: caller)
-        }
-        return []
-    }
-
-    /// Does something that may be refused with a channel error, by its D-Bus name.
-    private func askNearby<T: Sendable>(
-        _ body: nonisolated(nonsending) @Sendable (any NearbyControls) async throws(PTChannelError) -> T
-    ) async throws -> T {
-        let controls = try nearbyControls
-        do throws(PTChannelError) { return try await body(controls) } catch { throw PTTBus.reply(error) }
+        try await nearbyControls.decide(isAdmitted, about: id, by: identity(of: call.sender))
     }
 
     private func startBrowsing(_ caller: String) async throws {
@@ -144,13 +119,6 @@ extension DaemonAPI {
 
     private func showNearby() {
         guard isExported else { return }
-        let properties = nearby.properties
-        bus.assumeIsolated { bus in
-            do throws(DBusError) {
-                try bus.setProperties(properties, of: PTTBus.nearbyInterface, at: Self.managerPath)
-            } catch {
-                logger.error("channels nearby not shown on the bus", metadata: ["error": "\(error)"])
-            }
-        }
+        show(nearby.properties, of: PTTBus.nearbyInterface, at: Self.managerPath, "channels nearby")
     }
 }

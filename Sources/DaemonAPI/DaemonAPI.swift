@@ -36,8 +36,7 @@ public actor DaemonAPI {
     var applications: [String: Registration] = [:]
     var locks: InhibitorLocks
     var begins = PacedBegins()
-    private var joins = CallRate(
-        "joins", caller: .init(PTTBusLimits.joins), all: .init(PTTBusLimits.joinsOfAll), at: .now)
+    private var joins = CallRate("joins", caller: PTTBusLimits.joins, all: PTTBusLimits.joinsOfAll, at: .now)
 
     /// The service on `bus`, which must live on the same loop.
     ///
@@ -68,9 +67,9 @@ public actor DaemonAPI {
 
     /// What the calls do.
     var controls: any DaemonControls {
-        get throws {
+        get throws(PTChannelError) {
             guard let weakControls else {
-                throw PTTBus.reply(PTChannelError(.unknown, explanation: "pttd is ending; try again when it runs"))
+                throw PTChannelError(.unknown, explanation: "pttd is ending; try again when it runs")
             }
             return weakControls
         }
@@ -78,9 +77,9 @@ public actor DaemonAPI {
 
     /// What the calls about accessories do.
     var accessoryControls: any AccessoryControls {
-        get throws {
+        get throws(AccessoryError) {
             guard let weakAccessoryControls else {
-                throw PTTBus.reply(AccessoryError(.busy, "pttd is starting or ending; try again in a moment"))
+                throw AccessoryError(.busy, "pttd is starting or ending; try again in a moment")
             }
             return weakAccessoryControls
         }
@@ -88,10 +87,9 @@ public actor DaemonAPI {
 
     /// What the calls about channels nearby do.
     var nearbyControls: any NearbyControls {
-        get throws {
+        get throws(PTChannelError) {
             guard let weakNearbyControls else {
-                throw PTTBus.reply(
-                    PTChannelError(.unknown, explanation: "pttd is starting or ending; try again in a moment"))
+                throw PTChannelError(.unknown, explanation: "pttd is starting or ending; try again in a moment")
             }
             return weakNearbyControls
         }
@@ -158,14 +156,10 @@ public actor DaemonAPI {
     }
 
     /// How loud own speech is, as `ChannelProperties.inputLevel` has it; without a channel there is nothing to tell.
-    public func update(inputLevel level: Double) async {
+    public func update(inputLevel level: Double) {
         guard let path = channel?.path, channel?.properties.inputLevel != level else { return }
         channel?.properties.inputLevel = level
-        do throws(DBusError) {
-            try await bus.setProperties(["InputLevel": .double(level)], of: PTTBus.channelInterface, at: path)
-        } catch {
-            logger.error("input level not shown on the bus", metadata: ["error": "\(error)"])
-        }
+        show(["InputLevel": .double(level)], of: PTTBus.channelInterface, at: path, "input level")
     }
 
     private func removeChannel() async throws(DBusError) {
@@ -181,33 +175,40 @@ public actor DaemonAPI {
     }
 
     /// What uses the audio instead of push-to-talk, in words; empty: nothing.
-    public func update(call: String) async { await update(\.call, call, "call") }
+    public func update(call: String) { update(\.call, call, "call") }
 
     /// Why the microphone, or the speaker, cannot be used, in words; empty: it can.
-    public func update(microphoneProblem: String, speakerProblem: String) async {
-        await update(\.microphoneProblem, microphoneProblem, "microphone's problem")
-        await update(\.speakerProblem, speakerProblem, "speaker's problem")
+    public func update(microphoneProblem: String, speakerProblem: String) {
+        update(\.microphoneProblem, microphoneProblem, "microphone's problem")
+        update(\.speakerProblem, speakerProblem, "speaker's problem")
     }
 
     /// Why a restart would join another channel than the active one, in words; empty: it would not.
-    public func update(restorationProblem: String) async {
-        await update(\.restorationProblem, restorationProblem, "restoration problem")
+    public func update(restorationProblem: String) {
+        update(\.restorationProblem, restorationProblem, "restoration problem")
     }
 
     /// The names of the configured channels, in their order.
-    public func update(channels: [String]) async { await update(\.channels, channels, "configured channels") }
+    public func update(channels: [String]) { update(\.channels, channels, "configured channels") }
 
     private func update<Value: Equatable>(
         _ property: WritableKeyPath<ManagerProperties, Value>, _ value: Value, _ what: String
-    ) async {
+    ) {
         guard manager[keyPath: property] != value else { return }
         manager[keyPath: property] = value
         // Before the start there is nothing to change: the manager is exported with what is so then.
         guard isExported else { return }
-        do throws(DBusError) {
-            try await bus.setProperties(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath)
-        } catch {
-            logger.error("\(what) not shown on the bus", metadata: ["error": "\(error)"])
+        show(manager.properties, of: PTTBus.managerInterface, at: Self.managerPath, what)
+    }
+
+    /// Changes exported properties; `what` names them in the log when that fails.
+    func show(_ properties: [String: DBusValue], of interface: String, at path: DBusObjectPath, _ what: String) {
+        bus.assumeIsolated { bus in
+            do throws(DBusError) {
+                try bus.setProperties(properties, of: interface, at: path)
+            } catch {
+                logger.error("\(what) not shown on the bus", metadata: ["error": "\(error)"])
+            }
         }
     }
 

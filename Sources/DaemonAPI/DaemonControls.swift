@@ -1,7 +1,8 @@
-// The interface between org.pttd on the bus and the rules behind it.
+// The interfaces between org.pttd on the bus and the rules behind it.
 import FoundationEssentials
 import PTTBus
 import PushToTalkCore
+import Vocabulary
 
 /// The identifier of a program with a channel manager on the bus.
 public struct ApplicationID: Hashable, Sendable {
@@ -180,4 +181,92 @@ public protocol DaemonControls: Actor {
 
     /// These inhibitor locks are held from now on, in the order they were taken; the lock is given out after this returns.
     func callsChanged(inhibitors: [Inhibitor]) async
+}
+
+/// The requests of the bus about accessories. `DaemonAPI` checks the form of the arguments, counts callers, and makes
+/// one request for all of them. Accessories are identified by the ids of the last `DaemonAPI.update(accessories:)`, or
+/// of one a moment before.
+public protocol AccessoryControls: Actor {
+    /// Starts the scan for the first caller, or stops it after the last one. Report found devices with
+    /// `DaemonAPI.found`.
+    ///
+    /// - Throws: Why there is no scan.
+    func setScanning(_ isOn: Bool) async throws(AccessoryError)
+
+    /// What is known of devices now.
+    func discoveredDevices() async -> [DiscoveredDevice]
+
+    /// Adds an accessory. Report progress with `DaemonAPI.addProgress`, and the added accessory with
+    /// `DaemonAPI.update(accessories:)` before this returns.
+    ///
+    /// - Returns: Its id, and notes for the installer.
+    func add(_ addition: AccessoryAddition) async throws(AccessoryError) -> (id: String, notes: [String])
+
+    /// Whoever adds the device of this address has left the bus: the call above ends, and all of it is taken back.
+    func cancelAdding(address: String) async
+
+    /// Forgets an accessory.
+    func remove(_ accessory: String) async throws(AccessoryError)
+
+    /// Has a control do something; both are words to check.
+    func bind(_ control: String, to action: String, of accessory: String) async throws(AccessoryError)
+
+    /// Has talk controls work by this gesture; nil: by the profile's.
+    func setGesture(_ gesture: Gesture?, of accessory: String) async throws(AccessoryError)
+
+    /// Says whether an accessory has to be bonded.
+    func setBondedOnly(_ bondedOnly: Bool, of accessory: String) async throws(AccessoryError)
+
+    /// Starts the test of an accessory for the first caller, or stops it after the last one. Report its controls with
+    /// `DaemonAPI.control`.
+    func setTesting(_ accessory: String, _ isOn: Bool) async throws(AccessoryError)
+
+    /// Starts a learning session. Report its progress with `DaemonAPI.update(learning:)`. There is one session at a
+    /// time.
+    func startLearning(_ request: LearningRequest) async throws(AccessoryError)
+
+    /// The session ends without a profile, if it is not over yet.
+    func cancelLearning() async
+
+    /// The person has pressed every other key, or there is none. Changes nothing unless that is what the session waits for.
+    func proceedLearning() async
+
+    /// The profiles that are known, by id.
+    func profiles() async -> [ProfileDescription]
+}
+
+/// The requests of the bus about channels nearby. `DaemonAPI` checks the form of the arguments, counts callers, and
+/// makes one request for all of them. Channels are identified by the ids of the last `DaemonAPI.update(nearby:)`, or of
+/// one a moment before.
+public protocol NearbyControls: Actor {
+    /// Starts browsing for the first caller, or stops it after the last one. Report the channels with
+    /// `DaemonAPI.update(nearby:)`.
+    func setBrowsing(_ isOn: Bool) async
+
+    /// Creates a channel that this machine hosts, announces it and makes it the active one.
+    ///
+    /// - Parameters:
+    ///   - name: Nil: made from the machine's name.
+    ///   - admission: How somebody gets in.
+    /// - Returns: The channel's UUID.
+    func createChannel(
+        _ name: String?, admission: NearbyAdmission, by caller: BusCaller
+    ) async throws(PTChannelError) -> UUID
+
+    /// Makes a channel nearby the active one. That takes up to `PTTBusLimits.nearbyJoinTime` when its creator is asked.
+    ///
+    /// - Parameter code: Of a locked channel; nil: none.
+    /// - Returns: The channel's UUID.
+    func joinChannel(_ id: String, code: String?, by caller: BusCaller) async throws(PTChannelError) -> UUID
+
+    /// Gives up the joins of that caller that wait for a creator's answer.
+    func cancelJoining(by caller: BusCaller) async
+
+    /// Admits a newcomer to a channel of this machine, or refuses it.
+    ///
+    /// - Parameter id: `NearbyNewcomerDescription.id`.
+    func decide(_ isAdmitted: Bool, about id: String, by caller: BusCaller) async throws(PTChannelError)
+
+    /// Ends a channel that this machine hosts.
+    func deleteChannel(_ id: String, by caller: BusCaller) async throws(PTChannelError)
 }

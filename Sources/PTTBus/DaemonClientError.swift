@@ -1,6 +1,7 @@
 // The errors of a client of the daemon.
 import DBus
 import PushToTalkCore
+import Vocabulary
 
 /// Why a client cannot reach the daemon. The description says what to do.
 public enum DaemonClientError: Error, CustomStringConvertible {
@@ -10,15 +11,17 @@ public enum DaemonClientError: Error, CustomStringConvertible {
     case bus(DBusError)
 
     /// The channel error that the daemon answered; nil when it is another kind of failure.
-    public var channelError: PTChannelError? {
-        guard case .bus(.remote(let name, let message)) = self else { return nil }
-        return PTChannelError(busName: name, message: message)
-    }
+    public var channelError: PTChannelError? { answered() }
 
     /// The instantiation error that the daemon answered; nil when it is another kind of failure.
-    public var instantiationError: PTInstantiationError? {
+    public var instantiationError: PTInstantiationError? { answered() }
+
+    /// The accessory error that the daemon answered; nil when it is another kind of failure.
+    public var accessoryError: AccessoryError? { answered() }
+
+    private func answered<Failure: BusError>() -> Failure? {
         guard case .bus(.remote(let name, let message)) = self else { return nil }
-        return PTInstantiationError(busName: name, message: message)
+        return Failure(busName: name, message: message)
     }
 
     /// What is wrong and what to do.

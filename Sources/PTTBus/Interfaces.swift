@@ -158,14 +158,14 @@ public enum PTTBusLimits {
     /// How long `AddAccessory` may take: the search, the connection, the pairing and the subscription.
     public static let addAnswer = Duration.seconds(150)
     /// Joins and changes of channel that lead to the relay: at once and a second, by one caller.
-    public static let joins: (burst: Int, perSecond: Int) = (burst: 16, perSecond: 4)
+    public static let joins = DBusCallBound.Rate(burst: 16, perSecond: 4)
     /// Those of all callers together.
-    public static let joinsOfAll: (burst: Int, perSecond: Int) = (burst: 32, perSecond: 8)
+    public static let joinsOfAll = DBusCallBound.Rate(burst: 32, perSecond: 8)
     /// Begins of one caller that lead to the relay, with the talk key or by request: at once and a second. Further ones wait for their
     /// turn. A relay ends a connection with too many requests, and all callers of this machine share one.
-    public static let begins: (burst: Int, perSecond: Int) = (burst: 10, perSecond: 8)
+    public static let begins = DBusCallBound.Rate(burst: 10, perSecond: 8)
     /// Those of all callers together.
-    public static let beginsOfAll: (burst: Int, perSecond: Int) = (burst: 16, perSecond: 12)
+    public static let beginsOfAll = DBusCallBound.Rate(burst: 16, perSecond: 12)
     /// Calls of any kind. Whoever waits for each answer before the next call stays below it, however fast. The last end of a caller is taken even so.
     public static let calls = DBusCallBound(
         caller: .init(burst: 256, perSecond: 5_000), all: .init(burst: 512, perSecond: 8_000),

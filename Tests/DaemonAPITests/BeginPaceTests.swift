@@ -14,7 +14,7 @@ import Testing
 
     private func pace() -> BeginPace {
         BeginPace(
-            caller: .init((burst: 2, perSecond: 10)), all: .init((burst: 5, perSecond: 20)), at: .zero)
+            caller: .init(burst: 2, perSecond: 10), all: .init(burst: 5, perSecond: 20), at: .zero)
     }
 
     @Test func `begins that come too fast become one, which comes soon`() throws {

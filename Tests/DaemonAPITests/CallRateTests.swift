@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct CallRateTests {
     private func rate() -> CallRate {
-        CallRate("joins", caller: .init((burst: 3, perSecond: 2)), all: .init((burst: 5, perSecond: 4)), at: .zero)
+        CallRate("joins", caller: .init(burst: 3, perSecond: 2), all: .init(burst: 5, perSecond: 4), at: .zero)
     }
 
     private func taken(_ rate: inout CallRate, _ caller: String, _ count: Int, at now: Instant) -> Int {

@@ -129,7 +129,7 @@ import Version
                     Issue.record("\(error)")
                     return
                 }
-                #expect(name == "org.pttd.Error.\(PTTBus.errorName(code))")
+                #expect(name == "org.pttd.Error." + "\(code)".prefix(1).uppercased() + "\(code)".dropFirst())
                 #expect(message == "words for \(code)")
             }
             #expect(await served.controls.holders.isEmpty, "a press that was answered with an error is over")
