@@ -53,6 +53,10 @@ public struct DBusSignalFlood: Hashable, Sendable {
     public var group: DBusObjectPath
     /// How many signals come a second; nil: the flood is over.
     public var perSecond: Int?
+
+    init(_ group: String, perSecond: Int?) {
+        (self.group, self.perSecond) = (DBusObjectPath(unchecked: group), perSecond)
+    }
 }
 
 /// A message that libdbus keeps for us.
@@ -125,10 +129,8 @@ extension DBusConnection {
     }
 
     private func tellFloods() {
-        guard let gate = floodGate, let reports = floodGate?.valve.takeReports(), !reports.isEmpty else { return }
-        for flood in reports {
-            gate.report(DBusSignalFlood(group: DBusObjectPath(unchecked: flood.group), perSecond: flood.perSecond))
-        }
+        guard let gate = floodGate else { return }
+        for flood in floodGate?.valve.takeReports() ?? [] { gate.report(flood) }
     }
 
     /// The bus is gone, and what it said with it.

@@ -10,13 +10,6 @@ struct WatchedName {
     var handlers: [(identifier: UInt64, handler: @Sendable (String?) -> Void)] = []
 }
 
-/// A name that we want to own.
-struct RequestedName {
-    var flags: UInt32
-    var isOwned: Bool
-    var changed: (@Sendable (Bool) -> Void)?
-}
-
 /// A watch of a name's owner; give it to `unwatchName`.
 public struct DBusNameWatch: Hashable, Sendable {
     let name: String
@@ -114,10 +107,13 @@ extension DBusConnection {
 
     private func learnOwner(_ name: String) async throws(DBusError) {
         let owner = try await owner(of: name)
-        guard let entry = names[name], !entry.isKnown else { return }
+        if names[name]?.isKnown == false { learned(owner, of: name) }
+    }
+
+    private func learned(_ owner: String?, of name: String) {
         names[name]?.isKnown = true
         names[name]?.owner = owner
-        for (_, handler) in entry.handlers { handler(owner) }
+        for (_, handler) in names[name]?.handlers ?? [] { handler(owner) }
     }
 
     func unfollow(_ name: String) async {
@@ -133,20 +129,10 @@ extension DBusConnection {
     }
 
     func ownerChanged(_ signal: DBusMessage) {
-        switch signal.member {
-        case "NameOwnerChanged":
-            guard let name: String = signal.arguments.first?.get(),
-                let new: String = signal.arguments.count == 3 ? signal.arguments[2].get() : nil,
-                let entry = names[name]
-            else { return }
-            names[name]?.isKnown = true
-            let owner = new.isEmpty ? nil : new
-            names[name]?.owner = owner
-            for (_, handler) in entry.handlers { handler(owner) }
-        case "NameLost": ownership(signal, isOwned: false)
-        case "NameAcquired": ownership(signal, isOwned: true)
-        default: return
-        }
+        guard signal.member == "NameOwnerChanged", signal.arguments.count == 3,
+            let name: String = signal.arguments[0].get(), let new: String = signal.arguments[2].get()
+        else { return }
+        learned(new.isEmpty ? nil : new, of: name)
     }
 
     /// The bus is gone, and everyone on it.
@@ -156,16 +142,12 @@ extension DBusConnection {
             names[name]?.owner = nil
             if entry.owner != nil { for (_, handler) in entry.handlers { handler(nil) } }
         }
-        for (name, entry) in requestedNames where entry.isOwned {
-            requestedNames[name]?.isOwned = false
-            entry.changed?(false)
-        }
     }
 
     func restoreNames(generation: Int) async throws(DBusError) {
-        for (name, entry) in requestedNames {
+        for (name, flags) in requestedNames {
             guard generation == self.generation else { throw .disconnected }
-            _ = try await request(name, flags: entry.flags)
+            _ = try await request(name, flags: flags)
         }
         for name in names.keys {
             guard generation == self.generation else { throw .disconnected }
@@ -181,27 +163,18 @@ extension DBusConnection {
     /// - Parameters:
     ///   - replacing: Take the name from an owner that allows it.
     ///   - allowingReplacement: Let others take it from us.
-    ///   - queueing: Wait for the name instead of failing when it is taken.
-    ///   - ownershipChanged: Called on the loop when the name is got or lost later on.
     /// - Throws: `DBusError.disconnected`: it is asked for when the bus comes. `.nameTaken`; `.remote` with `…AccessDenied` when the bus's policy forbids the name.
     public func requestName(
-        _ name: String, replacing: Bool = false, allowingReplacement: Bool = false, queueing: Bool = false,
-        ownershipChanged: (@Sendable (Bool) -> Void)? = nil
+        _ name: String, replacing: Bool = false, allowingReplacement: Bool = false
     ) async throws(DBusError) {
         try DBusName.checkBus(name)
-        let flags: UInt32 = (allowingReplacement ? 1 : 0) | (replacing ? 2 : 0) | (queueing ? 0 : 4)
-        requestedNames[name] = RequestedName(flags: flags, isOwned: false, changed: nil)
+        let flags: UInt32 = (allowingReplacement ? 1 : 0) | (replacing ? 2 : 0) | 4
+        requestedNames[name] = flags
         do throws(DBusError) {
-            let isOwned = try await request(name, flags: flags)
-            if !isOwned && !queueing { throw .nameTaken(name) }
-            requestedNames[name]?.changed = ownershipChanged
+            guard try await request(name, flags: flags) else { throw .nameTaken(name) }
         } catch {
             // Without a bus the wish is kept, and asked for with the rest when it comes.
-            if case .disconnected = error {
-                requestedNames[name]?.changed = ownershipChanged
-            } else {
-                requestedNames[name] = nil
-            }
+            if error != .disconnected { requestedNames[name] = nil }
             throw error
         }
     }
@@ -213,22 +186,10 @@ extension DBusConnection {
         _ = try await callBus("ReleaseName", [.string(name)])
     }
 
+    /// Returns whether the name is ours.
     private func request(_ name: String, flags: UInt32) async throws(DBusError) -> Bool {
         let result: UInt32 = try await callBus("RequestName", [.string(name), .uint32(flags)]).argument(0)
-        // 1: now the owner; 2: in the queue; 3: taken; 4: owner already.
-        let isOwned = result == 1 || result == 4
-        if let entry = requestedNames[name], entry.isOwned != isOwned {
-            requestedNames[name]?.isOwned = isOwned
-            entry.changed?(isOwned)
-        }
-        return isOwned
-    }
-
-    private func ownership(_ signal: DBusMessage, isOwned: Bool) {
-        guard let name: String = signal.arguments.first?.get(), let entry = requestedNames[name],
-            entry.isOwned != isOwned
-        else { return }
-        requestedNames[name]?.isOwned = isOwned
-        entry.changed?(isOwned)
+        // 1: now the owner; 3: taken; 4: owner already.
+        return result == 1 || result == 4
     }
 }

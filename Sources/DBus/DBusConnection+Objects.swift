@@ -89,8 +89,6 @@ extension DBusConnection {
             case .now(let arguments): reply(to: message, .success(arguments))
             case .call(let handler, let call, let signature):
                 run(message, returning: signature) { _ in try await handler(call) }
-            case .start(let starter, let call, let signature):
-                run(message, returning: signature) { _ in try await starter(call).value }
             case .set(let setter, let call):
                 run(message, returning: "") { connection in
                     let accepted = try await setter(call)
@@ -109,7 +107,6 @@ extension DBusConnection {
     private enum Answer {
         case now([DBusValue])
         case call(DBusMethodHandler, DBusMethodCall, returning: String)
-        case start(DBusMethodStarter, DBusMethodCall, returning: String)
         case set(DBusPropertySetter, DBusMethodCall)
     }
 
@@ -141,7 +138,9 @@ extension DBusConnection {
                 sender: sender, path: path, interface: export.interface.name, member: member,
                 arguments: try arguments(method.input.map(\.type), head))
             let signature = method.output.map(\.type.code).joined()
-            if let starter = export.starters[member] { return .start(starter, call, returning: signature) }
+            if let starter = export.starters[member] {
+                return .call({ try await starter($0).value }, call, returning: signature)
+            }
             if let handler = export.methods[member] { return .call(handler, call, returning: signature) }
         }
         throw DBusErrorReply.unknownMethod("no method \(member) at \(path)")
@@ -249,7 +248,7 @@ extension DBusConnection {
         case .failure(let error): answer = Self.errorAnswer(to: call, sender, error)
         }
         let bytes: Int
-        do throws(DBusError) { bytes = try ValueCheck.bytes(of: answer.arguments) } catch {
+        do throws(DBusError) { bytes = try ValueCheck(answer.arguments).bytes } catch {
             return post(Self.unsent(call, sender, error), of: call)
         }
         switch ledger.answer(sender, bytes: bytes + AnswerLedger.overhead, at: .now) {
@@ -258,7 +257,8 @@ extension DBusConnection {
             if asks { ping(sender) }
         case .refuse(let tells):
             if tells { warnOfCaller(call) }
-            post(Self.tooMuch(call, sender, "this caller does not read its answers"), of: call)
+            let error = DBusErrorReply.limitsExceeded("this caller does not read its answers")
+            post(Self.errorAnswer(to: call, sender, error), of: call)
         case .withhold(let tells): if tells { warnOfCaller(call) }
         }
     }
@@ -290,10 +290,6 @@ extension DBusConnection {
 
     private static func unsent(_ call: DBusMessage, _ sender: String, _ error: DBusError) -> OutgoingMessage {
         errorAnswer(to: call, sender, DBusErrorReply.failed("the answer could not be sent: \(error)"))
-    }
-
-    private static func tooMuch(_ call: DBusMessage, _ sender: String, _ words: String) -> OutgoingMessage {
-        errorAnswer(to: call, sender, DBusErrorReply.limitsExceeded(words))
     }
 
     private static func errorReply(_ error: any Error) -> (name: String, text: String) {
@@ -334,15 +330,5 @@ extension DBusConnection {
             throw .unexpectedType(expected: "a{sv}", got: answer.signature.rawValue)
         }
         return properties
-    }
-
-    /// Writes one property of another's object.
-    public func setProperty(
-        _ name: String, _ value: DBusValue, of interface: String, destination: String, path: DBusObjectPath,
-        timeout: Duration = DBusConnection.defaultTimeout
-    ) async throws(DBusError) {
-        try await call(
-            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", method: "Set",
-            arguments: [.string(interface), .string(name), .variant(value)], timeout: timeout)
     }
 }

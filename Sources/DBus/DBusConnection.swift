@@ -52,7 +52,8 @@ public actor DBusConnection {
 
     var matches = MatchTable()
     var names: [String: WatchedName] = [:]
-    var requestedNames: [String: RequestedName] = [:]
+    /// The names that we want to own, and how they are asked for.
+    var requestedNames: [String: UInt32] = [:]
     var objects = ObjectTree()
     var runningHandlers = 0
     var floodGate: SignalFloodGate?

@@ -4,7 +4,7 @@ import Reactor
 
 /// An owned file descriptor. It is closed when the last reference goes.
 public final class DBusDescriptor: Hashable, Sendable, CustomStringConvertible {
-    /// The descriptor's number. It stays this object's: duplicate it to keep it longer.
+    /// The descriptor's number. It stays this object's.
     public let number: Int32
 
     /// Takes over `descriptor`, to close it.
@@ -19,14 +19,6 @@ public final class DBusDescriptor: Hashable, Sendable, CustomStringConvertible {
 
     deinit {
         if number >= 0 { close(number) }
-    }
-
-    /// A duplicate that the caller owns and closes.
-    /// - Throws: `SystemError` when the process has no descriptor left.
-    public func duplicate() throws(SystemError) -> Int32 {
-        let copy = fcntl(number, F_DUPFD_CLOEXEC, 0)
-        guard copy >= 0 else { throw SystemError("fcntl(F_DUPFD_CLOEXEC)") }
-        return copy
     }
 
     /// Two are equal when they are the same object: numbers are reused, files have no identity here.

@@ -192,9 +192,7 @@ extension DBusInterface {
             Method(
                 "Get", in: [Argument("interface", .string), Argument("name", .string)],
                 out: [Argument("value", .variant)]),
-            Method(
-                "GetAll", in: [Argument("interface", .string)],
-                out: [Argument("properties", .dictionary(key: .string, value: .variant))]),
+            Method("GetAll", in: [Argument("interface", .string)], out: [Argument("properties", .properties)]),
             Method(
                 "Set", in: [Argument("interface", .string), Argument("name", .string), Argument("value", .variant)]),
         ],
@@ -202,7 +200,7 @@ extension DBusInterface {
             Signal(
                 "PropertiesChanged",
                 [
-                    Argument("interface", .string), Argument("changed", .dictionary(key: .string, value: .variant)),
+                    Argument("interface", .string), Argument("changed", .properties),
                     Argument("invalidated", .array(.string)),
                 ])
         ])
@@ -214,19 +212,16 @@ extension DBusInterface {
         "org.freedesktop.DBus.Peer",
         methods: [Method("Ping"), Method("GetMachineId", out: [Argument("machine_uuid", .string)])])
 
-    private static let interfacesAndProperties = DBusType.dictionary(
-        key: .string, value: .dictionary(key: .string, value: .variant))
-
     static let objectManager = DBusInterface(
         "org.freedesktop.DBus.ObjectManager",
         methods: [
             Method(
                 "GetManagedObjects",
-                out: [Argument("objects", .dictionary(key: .objectPath, value: interfacesAndProperties))])
+                out: [Argument("objects", .dictionary(key: .objectPath, value: ObjectTree.interfacesType))])
         ],
         signals: [
             Signal(
-                "InterfacesAdded", [Argument("object", .objectPath), Argument("interfaces", interfacesAndProperties)]),
+                "InterfacesAdded", [Argument("object", .objectPath), Argument("interfaces", ObjectTree.interfacesType)]),
             Signal("InterfacesRemoved", [Argument("object", .objectPath), Argument("interfaces", .array(.string))]),
         ])
 }

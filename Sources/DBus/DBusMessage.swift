@@ -71,6 +71,7 @@ struct OutgoingMessage: Sendable {
             try DBusName.checkBus(destination)
             try DBusName.checkError(name)
         }
-        return try ValueCheck.signature(of: arguments)
+        _ = try ValueCheck(arguments)
+        return try DBusSignature(arguments.map(\.type.code).joined())
     }
 }

@@ -62,36 +62,34 @@ public enum DBusName {
         return validate(string, nil) != 0
     }
 
-    /// What of an invalid name may stand in a log line.
-    static func shown(_ string: String) -> String {
+    /// What of a stranger's text may stand in a log line, or in an answer.
+    public static func shown(_ string: String) -> String {
         String(string.prefix(80).map { $0.isASCII && !$0.isNewline && $0 != "\0" ? $0 : "?" })
     }
 
     /// Throws unless `name` is a bus name: unique (`:1.5`) or well-known (`org.bluez`).
     public static func checkBus(_ name: String) throws(DBusError) {
-        guard isAcceptable(name, maximum: DBusLimits.nameBytes, dbus_validate_bus_name) else {
-            throw .invalid("'\(shown(name))' is not a bus name")
-        }
+        try check(name, dbus_validate_bus_name, "a bus name")
     }
 
     /// Throws unless `name` is an interface name, such as `org.bluez.Device1`.
     public static func checkInterface(_ name: String) throws(DBusError) {
-        guard isAcceptable(name, maximum: DBusLimits.nameBytes, dbus_validate_interface) else {
-            throw .invalid("'\(shown(name))' is not an interface name")
-        }
+        try check(name, dbus_validate_interface, "an interface name")
     }
 
     /// Throws unless `name` is a method's or signal's name.
     public static func checkMember(_ name: String) throws(DBusError) {
-        guard isAcceptable(name, maximum: DBusLimits.nameBytes, dbus_validate_member) else {
-            throw .invalid("'\(shown(name))' is not a member name")
-        }
+        try check(name, dbus_validate_member, "a member name")
     }
 
     /// Throws unless `name` is an error name.
     public static func checkError(_ name: String) throws(DBusError) {
-        guard isAcceptable(name, maximum: DBusLimits.nameBytes, dbus_validate_error_name) else {
-            throw .invalid("'\(shown(name))' is not an error name")
+        try check(name, dbus_validate_error_name, "an error name")
+    }
+
+    private static func check(_ name: String, _ validate: Validator, _ what: String) throws(DBusError) {
+        guard isAcceptable(name, maximum: DBusLimits.nameBytes, validate) else {
+            throw .invalid("'\(shown(name))' is not \(what)")
         }
     }
 

@@ -85,7 +85,7 @@ public struct DBusExport: Sendable {
         guard value.type == property.type else {
             throw .unexpectedType(expected: property.type.code, got: value.type.code)
         }
-        _ = try ValueCheck.signature(of: [value])
+        _ = try ValueCheck([value])
     }
 }
 
@@ -164,13 +164,12 @@ struct ObjectTree {
         return .dictionary(key: .objectPath, value: Self.interfacesType, entries)
     }
 
-    static let interfacesType = DBusType.dictionary(
-        key: .string, value: .dictionary(key: .string, value: .variant))
+    static let interfacesType = DBusType.dictionary(key: .string, value: .properties)
 
     static func describe(_ exports: [DBusExport]) -> DBusValue {
         var entries: [DBusValue: DBusValue] = [:]
         for export in exports { entries[.string(export.interface.name)] = .properties(export.values) }
-        return .dictionary(key: .string, value: .dictionary(key: .string, value: .variant), entries)
+        return .dictionary(key: .string, value: .properties, entries)
     }
 
     /// Whether there is an object at `path` or below it.

@@ -63,32 +63,17 @@ public indirect enum DBusType: Hashable, Sendable, CustomStringConvertible {
     /// The type code(s).
     public var description: String { code }
 
-    /// Whether the type may be the key of a dictionary.
-    public var isBasic: Bool {
-        switch self {
-        case .variant, .array, .dictionary, .structure: return false
-        default: return true
-        }
-    }
+    /// `a{sv}`, names and variants.
+    public static let properties = DBusType.dictionary(key: .string, value: .variant)
 
-    static func basic(code: UInt8) -> DBusType? {
-        switch code {
-        case UInt8(ascii: "y"): return .byte
-        case UInt8(ascii: "b"): return .boolean
-        case UInt8(ascii: "n"): return .int16
-        case UInt8(ascii: "q"): return .uint16
-        case UInt8(ascii: "i"): return .int32
-        case UInt8(ascii: "u"): return .uint32
-        case UInt8(ascii: "x"): return .int64
-        case UInt8(ascii: "t"): return .uint64
-        case UInt8(ascii: "d"): return .double
-        case UInt8(ascii: "s"): return .string
-        case UInt8(ascii: "o"): return .objectPath
-        case UInt8(ascii: "g"): return .signature
-        case UInt8(ascii: "h"): return .unixDescriptor
-        default: return nil
-        }
-    }
+    /// The types that may be the key of a dictionary, by their codes.
+    static let basics: [UInt8: DBusType] = {
+        let types: [DBusType] = [
+            .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double, .string, .objectPath,
+            .signature, .unixDescriptor,
+        ]
+        return types.reduce(into: [:]) { basics, type in for code in type.code.utf8 { basics[code] = type } }
+    }()
 }
 
 /// A valid signature: zero or more complete types in a row.
@@ -145,7 +130,7 @@ private struct SignatureParser {
     private mutating func parseType(arrays: Int, structures: Int) throws(DBusError) -> DBusType {
         guard position < bytes.count else { throw failure("a type is missing") }
         let code = bytes[position]
-        if let basic = DBusType.basic(code: code) {
+        if let basic = DBusType.basics[code] {
             position += 1
             return basic
         }
@@ -179,7 +164,7 @@ private struct SignatureParser {
     private mutating func parseEntry(arrays: Int, structures: Int) throws(DBusError) -> DBusType {
         guard structures < DBusLimits.containerDepth else { throw failure("structures nested too deep") }
         position += 1
-        guard position < bytes.count, let key = DBusType.basic(code: bytes[position]) else {
+        guard position < bytes.count, let key = DBusType.basics[bytes[position]] else {
             throw failure("a dictionary's key must be a basic type")
         }
         position += 1

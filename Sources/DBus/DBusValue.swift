@@ -57,11 +57,6 @@ public indirect enum DBusValue: Hashable, Sendable {
         .array(.string, strings.map { .string($0) })
     }
 
-    /// `ao`.
-    public static func objectPaths(_ paths: some Sequence<DBusObjectPath>) -> DBusValue {
-        .array(.objectPath, paths.map { .objectPath($0) })
-    }
-
     /// The value's type.
     public var type: DBusType {
         switch self {
@@ -89,21 +84,13 @@ public indirect enum DBusValue: Hashable, Sendable {
 
 /// Walks values before libdbus sees them: it aborts the process on what this refuses.
 struct ValueCheck {
+    /// How long the arguments are at most.
     private(set) var bytes = 0
-    private(set) var descriptors = 0
+    private var descriptors = 0
 
-    /// Checks the arguments of one message and returns their signature.
-    static func signature(of arguments: [DBusValue]) throws(DBusError) -> DBusSignature {
-        var check = ValueCheck()
-        for argument in arguments { try check.check(argument, as: nil, depth: 0) }
-        return try DBusSignature(arguments.map(\.type.code).joined())
-    }
-
-    /// Checks the arguments of one message and returns how long they are at most, in bytes.
-    static func bytes(of arguments: [DBusValue]) throws(DBusError) -> Int {
-        var check = ValueCheck()
-        for argument in arguments { try check.check(argument, as: nil, depth: 0) }
-        return check.bytes
+    /// Checks the arguments of one message.
+    init(_ arguments: [DBusValue]) throws(DBusError) {
+        for argument in arguments { try check(argument, as: nil, depth: 0) }
     }
 
     private mutating func count(_ size: Int) throws(DBusError) {

@@ -14,7 +14,7 @@ public struct DBusIntrospection: Hashable, Sendable {
         guard let root = try reader.readDocument(), root.name == "node" else {
             throw .invalid("introspection XML without a <node>")
         }
-        interfaces = try root.children.filter { $0.name == "interface" }.mapOrThrow(Self.interface)
+        interfaces = try root.children.filter { $0.name == "interface" }.map(Self.interface)
         children = root.children.filter { $0.name == "node" }.compactMap { $0.attributes["name"] }
     }
 
@@ -32,13 +32,13 @@ public struct DBusIntrospection: Hashable, Sendable {
                 methods.append(
                     .init(
                         try child.required("name"),
-                        in: try arguments.filter { $0.attributes["direction"] != "out" }.mapOrThrow(argument),
-                        out: try arguments.filter { $0.attributes["direction"] == "out" }.mapOrThrow(argument)))
+                        in: try arguments.filter { $0.attributes["direction"] != "out" }.map(argument),
+                        out: try arguments.filter { $0.attributes["direction"] == "out" }.map(argument)))
             case "signal":
                 signals.append(
                     .init(
                         try child.required("name"),
-                        try child.children.filter { $0.name == "arg" }.mapOrThrow(argument)))
+                        try child.children.filter { $0.name == "arg" }.map(argument)))
             case "property": properties.append(try property(child))
             case "annotation": continue
             default: throw .invalid("introspection XML, line \(child.line): <\(child.name)> in an interface")
@@ -75,14 +75,6 @@ public struct DBusIntrospection: Hashable, Sendable {
             throw .invalid("introspection XML, line \(element.line): a type must be one complete type")
         }
         return type
-    }
-}
-
-extension Sequence {
-    fileprivate func mapOrThrow<T>(_ transform: (Element) throws(DBusError) -> T) throws(DBusError) -> [T] {
-        var result: [T] = []
-        for element in self { result.append(try transform(element)) }
-        return result
     }
 }
 

@@ -147,13 +147,6 @@ extension DBusMessage {
         self.receivedAt = receivedAt
     }
 
-    /// Reads a whole message that libdbus received.
-    init(decoding message: OpaquePointer, at receivedAt: Instant) throws(DBusError) {
-        guard let head = DBusMessage(head: message, at: receivedAt) else { throw .invalid("a message of unknown type") }
-        self = head
-        arguments = try Self.readArguments(of: message)
-    }
-
     /// Reads the arguments of a message that libdbus received.
     static func readArguments(of message: OpaquePointer) throws(DBusError) -> [DBusValue] {
         let signature = try DBusSignature(dbus_message_get_signature(message).map { String(cString: $0) } ?? "")

@@ -11,12 +11,6 @@ struct SignalValve<Message> {
     /// A flood ends when nothing was dropped for this time.
     static var calmTime: Duration { .seconds(5) }
 
-    /// A flood that begins (a rate), or is over (nil).
-    struct Report: Equatable {
-        var group: String
-        var perSecond: Int?
-    }
-
     private struct Group {
         /// When the group's next signal would be due at the steady rate; up to a burst ahead of now.
         var due: Instant
@@ -32,7 +26,7 @@ struct SignalValve<Message> {
     let burst: Int
     let interval: Duration
     private var groups: [String: Group] = [:]
-    private var reports: [Report] = []
+    private var reports: [DBusSignalFlood] = []
 
     /// - Parameters:
     ///   - burst: Signals of a quiet group that are let through at once.
@@ -46,12 +40,7 @@ struct SignalValve<Message> {
 
     /// When `takeDue` has something to do.
     var nextDeadline: Instant? {
-        var next: Instant?
-        for group in groups.values {
-            let time = group.held.isEmpty ? group.floodEnds : group.due - ahead
-            if let time, next.map({ time < $0 }) ?? true { next = time }
-        }
-        return next
+        groups.values.lazy.compactMap { $0.held.isEmpty ? $0.floodEnds : $0.due - ahead }.min()
     }
 
     var isEmpty: Bool { groups.isEmpty }
@@ -85,7 +74,7 @@ struct SignalValve<Message> {
         } else if group.leftOut > burst {
             group.floodEnds = now + Self.calmTime
             let elapsed = max(.milliseconds(50), now - group.windowBegan)
-            reports.append(Report(group: name, perSecond: Int(Double(group.count) * (.seconds(1) / elapsed))))
+            reports.append(DBusSignalFlood(name, perSecond: Int(Double(group.count) * (.seconds(1) / elapsed))))
         }
         return false
     }
@@ -101,7 +90,7 @@ struct SignalValve<Message> {
             }
             if let end = group.floodEnds, end <= now, group.held.isEmpty {
                 group.floodEnds = nil
-                reports.append(Report(group: name, perSecond: nil))
+                reports.append(DBusSignalFlood(name, perSecond: nil))
             }
             groups[name] = group
         }
@@ -123,7 +112,7 @@ struct SignalValve<Message> {
     }
 
     /// Floods that have begun or ended since this was asked last.
-    mutating func takeReports() -> [Report] {
+    mutating func takeReports() -> [DBusSignalFlood] {
         defer { reports = [] }
         return reports
     }

@@ -26,7 +26,7 @@ struct Arguments {
         guard !text.isEmpty else { return nil }
         guard let uuid = UUID(uuidString: text) else {
             throw .invalidArguments(
-                "'\(Self.shown(text))' is not a UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
+                "'\(DBusName.shown(text))' is not a UUID; write it like 127face1-cb21-11e5-93d0-0002a5d5c51b")
         }
         return uuid
     }
@@ -69,7 +69,7 @@ struct Arguments {
     ) throws(DBusErrorReply) -> T {
         guard let choice = choices.first(where: { spelling($0) == text }) else {
             let known = choices.map { "'\(spelling($0))'" }.joined(separator: ", ")
-            throw .invalidArguments("'\(name)' is '\(shown(text))'; it can be \(known)")
+            throw .invalidArguments("'\(name)' is '\(DBusName.shown(text))'; it can be \(known)")
         }
         return choice
     }
@@ -121,7 +121,7 @@ struct Arguments {
             let words =
                 known.isEmpty
                 ? "there are none" : "there are " + known.map { "'\($0)'" }.joined(separator: ", ")
-            throw .invalidArguments("unknown option '\(Self.shown(stranger))'; \(words)")
+            throw .invalidArguments("unknown option '\(DBusName.shown(stranger))'; \(words)")
         }
         return options
     }
@@ -138,11 +138,6 @@ struct Arguments {
         return text
     }
 
-    /// What of a caller's text may stand in an answer.
-    static func shown(_ text: String) -> String {
-        String(text.prefix(80).map { $0.isASCII && !$0.isNewline && $0 != "\0" ? $0 : "?" })
-    }
-
     // MARK: Accessories
 
     /// A Bluetooth address in argument `index`, in capitals; nil for an empty one.
@@ -154,7 +149,7 @@ struct Arguments {
             parts.allSatisfy({ $0.utf8.count == 2 && $0.allSatisfy(\.isHexDigit) })
         else {
             throw .invalidArguments(
-                "'\(Self.shown(text))' is not a Bluetooth address; write it like 00:11:22:33:44:55, as 'pttctl accessory scan' shows it"
+                "'\(DBusName.shown(text))' is not a Bluetooth address; write it like 00:11:22:33:44:55, as 'pttctl accessory scan' shows it"
             )
         }
         return text.uppercased()

@@ -165,7 +165,7 @@ import Testing
         #expect(opening.question.path == root)
         let old: DBusObjectPath = "/org/freedesktop/ModemManager1/Call/1"
         let modem: DBusObjectPath = "/org/freedesktop/ModemManager1/Modem/0"
-        let objects: ManagedObjects = [modem: [voice: ["Calls": .objectPaths([old])]], "/other": ["x.y": [:]]]
+        let objects: ManagedObjects = [modem: [voice: ["Calls": [old].dbusValue]], "/other": ["x.y": [:]]]
         world.handle(.answered(.modemManager, number: opening.number, serial: 1, arguments: [objects.dbusValue]))
         let about = try world.takeQuestion()
         #expect(about.question.path == old && about.question.method == "GetAll")

@@ -200,7 +200,7 @@ enum HostileMessages {
                 ? .string(states.randomElement(using: &generator)!) : .int32(.random(in: -1...9, using: &generator)),
             "LineIdentification": .string("\(Int.random(in: 0...3, using: &generator))"),
             "Interfaces": .strings(generator.chance(50) ? ["org.ofono.VoiceCallManager"] : []),
-            "Calls": .objectPaths(paths.shuffled(using: &generator).prefix(2)),
+            "Calls": Array(paths.shuffled(using: &generator).prefix(2)).dbusValue,
         ]
         let interfaces = ["org.bluez.Call1", "org.bluez.Telephony1", "org.freedesktop.ModemManager1.Modem.Voice"]
         let path = paths.randomElement(using: &generator)!

@@ -37,7 +37,7 @@ private func valve() -> SignalValve<Int> { SignalValve(burst: 4, interval: .mill
         let reports = valve.takeReports()
         #expect(reports.count == 2)
         #expect(reports.first?.perSecond.map { (100...3_000).contains($0) } == true)
-        #expect(reports.last == .init(group: "x", perSecond: nil))
+        #expect(reports.last == .init("x", perSecond: nil))
         #expect(now - Instant.zero <= .seconds(2) + SignalValve<Int>.calmTime)
     }
 

@@ -40,3 +40,14 @@ public func withBus(_ body: (BusFixture) async throws -> Void) async throws {
     }
     fixture.loop.stop()
 }
+
+extension DBusConnection {
+    /// Writes one property of another's object.
+    public func setProperty(
+        _ name: String, _ value: DBusValue, of interface: String, destination: String, path: DBusObjectPath
+    ) async throws(DBusError) {
+        try await call(
+            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", method: "Set",
+            arguments: [.string(interface), .string(name), .variant(value)])
+    }
+}

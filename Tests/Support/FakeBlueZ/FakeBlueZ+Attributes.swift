@@ -46,7 +46,7 @@ extension FakeBlueZ {
                 ]),
             properties: [
                 "UUID": .string(peripheral.profile.service), "Primary": .boolean(true),
-                "Device": .objectPath(devicePath(peripheral)), "Includes": .objectPaths([]),
+                "Device": .objectPath(devicePath(peripheral)), "Includes": .array(.objectPath, []),
             ])
     }
 
