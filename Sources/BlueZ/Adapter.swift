@@ -28,8 +28,6 @@ public struct Adapter: Hashable, Sendable {
 public struct DiscoveryFilter: Hashable, Sendable {
     /// Report only devices that offer one of these; empty: all.
     public var services: Set<BluetoothUUID> = []
-    /// Report only devices at least this strong, in dBm; nil: all.
-    public var minimumRSSI: Int16?
     /// Look for Low Energy devices only.
     public var lowEnergyOnly = true
     /// Report each advertisement, not only changes.
@@ -43,7 +41,6 @@ public struct DiscoveryFilter: Hashable, Sendable {
             "Transport": .string(lowEnergyOnly ? "le" : "auto"), "DuplicateData": .boolean(reportsDuplicates),
         ]
         if !services.isEmpty { properties["UUIDs"] = .strings(services.sorted().map(\.rawValue)) }
-        if let minimumRSSI { properties["RSSI"] = .int16(minimumRSSI) }
         return .properties(properties)
     }
 }

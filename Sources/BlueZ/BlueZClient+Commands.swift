@@ -11,18 +11,11 @@ extension BlueZClient {
 
     /// Asks bluetoothd for a sign of life; an error is one, but for a time-out.
     public func ping() async throws(BlueZError) {
-        _ = try await call(
-            "/", "org.freedesktop.DBus.Peer", "Ping", timeout: BlueZTimeout.short, during: "ask for a sign of life")
+        try await call(
+            "/", "org.freedesktop.DBus.Peer", "Ping", during: "ask for a sign of life")
     }
 
     // MARK: Adapters
-
-    /// Switches an adapter on or off.
-    public func setPowered(_ isPowered: Bool, _ adapter: AdapterIdentifier) async throws(BlueZError) {
-        try await set(
-            "Powered", .boolean(isPowered), of: BlueZName.adapter, at: adapter.path,
-            during: "switch \(adapter) \(isPowered ? "on" : "off")")
-    }
 
     /// Starts discovery for this program. If it is already running, only the filter is set again. Stop it before
     /// connecting: a running scan breaks links that are being set up.
@@ -30,37 +23,19 @@ extension BlueZClient {
         on adapter: AdapterIdentifier, filter: DiscoveryFilter = DiscoveryFilter()
     ) async throws(BlueZError) {
         let operation = "start discovery on \(adapter)"
-        _ = try await call(
-            adapter.path, BlueZName.adapter, "SetDiscoveryFilter", [filter.dbusValue], timeout: BlueZTimeout.short,
+        try await call(
+            adapter.path, BlueZName.adapter, "SetDiscoveryFilter", [filter.dbusValue],
             during: operation)
-        do throws(BlueZError) {
-            _ = try await call(
-                adapter.path, BlueZName.adapter, "StartDiscovery", timeout: BlueZTimeout.short, during: operation)
-        } catch {
-            guard error.kind == .inProgress else { throw error }
-        }
+        try await call(
+            adapter.path, BlueZName.adapter, "StartDiscovery", during: operation, accepting: [.inProgress])
     }
 
     /// Stops this program's discovery. It succeeds if none is running, and if BlueZ answers `InProgress`, since
     /// discovery stops in that case, too.
     public func stopDiscovery(on adapter: AdapterIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                adapter.path, BlueZName.adapter, "StopDiscovery", timeout: BlueZTimeout.short,
-                during: "stop discovery on \(adapter)")
-        } catch {
-            switch error.kind {
-            case .inProgress, .alreadyDone, .notReady, .noSuchObject, .unavailable: return
-            default: throw error
-            }
-        }
-    }
-
-    /// Makes BlueZ forget a device, its pairing included.
-    public func remove(_ device: DeviceIdentifier) async throws(BlueZError) {
-        _ = try await call(
-            device.adapter.path, BlueZName.adapter, "RemoveDevice", [.objectPath(device.path)],
-            timeout: BlueZTimeout.short, during: "forget \(device)")
+        try await call(
+            adapter.path, BlueZName.adapter, "StopDiscovery", during: "stop discovery on \(adapter)",
+            accepting: [.inProgress, .alreadyDone, .notReady, .noSuchObject, .unavailable])
     }
 
     // MARK: Devices
@@ -71,7 +46,7 @@ extension BlueZClient {
         let looking = lookAgain(at: device, until: .now + BlueZTimeout.connect)
         defer { looking.cancel() }
         do throws(BlueZError) {
-            _ = try await call(
+            try await call(
                 device.path, BlueZName.device, "Connect", timeout: BlueZTimeout.connect, during: "connect \(device)")
             await look(at: device)
         } catch {
@@ -105,7 +80,7 @@ extension BlueZClient {
     private func look(at device: DeviceIdentifier) async {
         guard tree.devices[device]?.isConnected == false else { return }
         let answer = try? await call(
-            device.path, BlueZName.properties, "GetAll", [.string(BlueZName.device)], timeout: BlueZTimeout.short,
+            device.path, BlueZName.properties, "GetAll", [.string(BlueZName.device)],
             during: "look at \(device)")
         guard let properties = answer?.first?.propertiesValue else { return }
         report(tree.propertiesChanged(device.path, BlueZName.device, properties, invalidated: [], at: .now))
@@ -114,13 +89,9 @@ extension BlueZClient {
     /// Disconnects a device. An untrusted one is not reconnected by BlueZ until it is connected by hand; a trusted one
     /// with a reconnecting service is, at once, while it advertises.
     public func disconnect(_ device: DeviceIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                device.path, BlueZName.device, "Disconnect", timeout: BlueZTimeout.connect,
-                during: "disconnect \(device)")
-        } catch {
-            guard error.kind == .notConnected else { throw error }
-        }
+        try await call(
+            device.path, BlueZName.device, "Disconnect", timeout: BlueZTimeout.connect,
+            during: "disconnect \(device)", accepting: [.notConnected])
     }
 
     /// Pairs with a device. Register an agent first.
@@ -134,7 +105,7 @@ extension BlueZClient {
         }
         let asking = Task { () -> BlueZError? in
             do throws(BlueZError) {
-                _ = try await call(
+                try await call(
                     device.path, BlueZName.device, "Pair", timeout: BlueZTimeout.pair, during: operation)
                 return nil
             } catch {
@@ -177,25 +148,17 @@ extension BlueZClient {
 
     /// Trusts a device, or no longer. Only trusted devices are reconnected by themselves.
     public func setTrusted(_ isTrusted: Bool, _ device: DeviceIdentifier) async throws(BlueZError) {
-        try await set(
-            "Trusted", .boolean(isTrusted), of: BlueZName.device, at: device.path,
+        try await call(
+            device.path, BlueZName.properties, "Set",
+            [.string(BlueZName.device), .string("Trusted"), .variant(.boolean(isTrusted))],
             during: "\(isTrusted ? "trust" : "distrust") \(device)")
-    }
-
-    /// Gives a device a name; an empty one gives it back its own.
-    public func setAlias(_ alias: String, _ device: DeviceIdentifier) async throws(BlueZError) {
-        try await set("Alias", .string(alias), of: BlueZName.device, at: device.path, during: "rename \(device)")
     }
 
     /// Has BlueZ forget a device: its bond, its services, its trust.
     public func removeDevice(_ device: DeviceIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                device.adapter.path, BlueZName.adapter, "RemoveDevice", [.objectPath(device.path)],
-                timeout: BlueZTimeout.connect, during: "remove \(device)")
-        } catch {
-            guard error.kind == .noSuchObject else { throw error }
-        }
+        try await call(
+            device.adapter.path, BlueZName.adapter, "RemoveDevice", [.objectPath(device.path)],
+            timeout: BlueZTimeout.connect, during: "remove \(device)", accepting: [.noSuchObject])
     }
 
     // MARK: Characteristics
@@ -206,22 +169,11 @@ extension BlueZClient {
     /// BlueZ accepts it for a device that is not connected and subscribes when it is; and it subscribes again after
     /// each reconnection, as long as we stay on the bus and the object lives.
     public func startNotify(_ characteristic: CharacteristicIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                characteristic.path, BlueZName.characteristic, "StartNotify", timeout: BlueZTimeout.attribute,
-                during: "subscribe to \(characteristic)")
-        } catch {
-            // BlueZ keeps one subscription for each program: "in progress" while it is not confirmed by the device,
-            // "already notifying" after.
-            guard error.kind == .alreadyDone || error.kind == .inProgress else { throw error }
-        }
-    }
-
-    /// Ends that.
-    public func stopNotify(_ characteristic: CharacteristicIdentifier) async throws(BlueZError) {
-        _ = try await call(
-            characteristic.path, BlueZName.characteristic, "StopNotify", timeout: BlueZTimeout.attribute,
-            during: "unsubscribe from \(characteristic)")
+        // BlueZ keeps one subscription for each program: "in progress" while it is not confirmed by the device,
+        // "already notifying" after.
+        try await call(
+            characteristic.path, BlueZName.characteristic, "StartNotify", timeout: BlueZTimeout.attribute,
+            during: "subscribe to \(characteristic)", accepting: [.alreadyDone, .inProgress])
     }
 
     /// Reads a characteristic from the device.
@@ -245,7 +197,7 @@ extension BlueZClient {
         guard value.count <= Characteristic.largestValue else {
             throw BlueZError(.invalidArguments, "\(value.count) bytes; at most 512 fit", during: operation)
         }
-        _ = try await call(
+        try await call(
             characteristic.path, BlueZName.characteristic, "WriteValue",
             [.bytes(value), .properties(["type": .string(kind.rawValue)])], timeout: BlueZTimeout.attribute,
             during: operation)

@@ -33,13 +33,15 @@ public actor BlueZClient {
     private var matches: [DBusMatch] = []
     private var watch: DBusNameWatch?
     private var loadAttempts = 0
-    var reconciler = ReconnectionState()
+    /// The services that devices reconnect for, by adapter.
+    var reconciler = AdapterRegistrations<Set<BluetoothUUID>>()
     var isReconciling = false
     var reconcileTimer: EventLoop.Timer?
-    var agent: AgentState?
+    /// Whether bluetoothd knows the pairing agent; nil: none is wanted.
+    var isAgentRegistered: Bool?
     var serial: SerialProfileState?
     var offer: LocalOffer?
-    /// Devices that we are pairing: the only ones whose pairing the default agent agrees to.
+    /// Devices that we are pairing: the only ones whose pairing the agent agrees to.
     var pairing: [DeviceIdentifier: Pairing] = [:]
 
     /// Signals kept while the tree is being read.
@@ -162,7 +164,7 @@ public actor BlueZClient {
         buffered = []
         hasOverflowed = false
         reconciler.forgetAll()
-        agent?.isRegistered = false
+        if isAgentRegistered == true { isAgentRegistered = false }
         serial?.isRegistered = false
         serial?.timer?.cancel()
         logger.info("bluetoothd has left the bus")
@@ -266,26 +268,51 @@ public actor BlueZClient {
 
     // MARK: Calls
 
+    /// Calls a method of bluetoothd.
+    ///
+    /// - Parameter harmless: Kinds of errors that are as good as an empty answer, because it is so already.
+    @discardableResult
     func call(
         _ path: DBusObjectPath, _ interface: String, _ method: String, _ arguments: [DBusValue] = [],
-        timeout: Duration, during operation: String
+        timeout: Duration = BlueZTimeout.short, during operation: String, accepting harmless: [BlueZError.Kind] = []
     ) async throws(BlueZError) -> [DBusValue] {
-        guard owner != nil else { throw BlueZError(.unavailable, "bluetoothd is not running", during: operation) }
-        do {
-            return try await connection.call(
-                destination: BlueZName.service, path: path, interface: interface, method: method, arguments: arguments,
-                timeout: timeout, startsService: false)
+        do throws(BlueZError) {
+            guard owner != nil else { throw BlueZError(.unavailable, "bluetoothd is not running", during: operation) }
+            do throws(DBusError) {
+                return try await connection.call(
+                    destination: BlueZName.service, path: path, interface: interface, method: method,
+                    arguments: arguments, timeout: timeout, startsService: false)
+            } catch {
+                throw BlueZError(error, during: operation)
+            }
         } catch {
-            throw BlueZError(error, during: operation)
+            guard harmless.contains(error.kind) else { throw error }
+            return []
         }
     }
 
-    func set(
-        _ property: String, _ value: DBusValue, of interface: String, at path: DBusObjectPath, during operation: String
-    ) async throws(BlueZError) {
-        _ = try await call(
-            path, BlueZName.properties, "Set", [.string(interface), .string(property), .variant(value)],
-            timeout: BlueZTimeout.short, during: operation)
+    /// An implementation of `interface` that only bluetoothd may call; `what` names it in refusals.
+    func export(
+        _ interface: DBusInterface, as what: String,
+        _ body: @escaping @Sendable (isolated BlueZClient, DBusMethodCall) throws -> [DBusValue]
+    ) throws(DBusError) -> DBusExport {
+        var methods: [String: DBusMethodHandler] = [:]
+        for method in interface.methods {
+            methods[method.name] = { [weak self] call in
+                guard let self else { throw DBusErrorReply("org.bluez.Error.Canceled", "the \(what) is gone") }
+                return try await self.called(call, what, body)
+            }
+        }
+        return try DBusExport(interface, methods: methods)
+    }
+
+    private func called(
+        _ call: DBusMethodCall, _ what: String,
+        _ body: @Sendable (isolated BlueZClient, DBusMethodCall) throws -> [DBusValue]
+    ) throws -> [DBusValue] {
+        // Others on the bus could otherwise pair a device, or hand in a descriptor and press the button.
+        guard call.sender == owner else { throw DBusErrorReply.accessDenied("only bluetoothd may call this \(what)") }
+        return try body(self, call)
     }
 }
 

@@ -21,8 +21,6 @@ public struct Device: Hashable, Sendable {
     public internal(set) var isBonded = false
     /// Whether the user trusts it: it may connect by itself.
     public internal(set) var isTrusted = false
-    /// Whether the user blocked it.
-    public internal(set) var isBlocked = false
     /// Whether its GATT services are known and usable.
     public internal(set) var areServicesResolved = false
     /// Its services, as advertised or found.
@@ -53,7 +51,6 @@ public struct Device: Hashable, Sendable {
         }
         reader.take("Bonded", into: &isBonded)
         reader.take("Trusted", into: &isTrusted)
-        reader.take("Blocked", into: &isBlocked)
         reader.take("ServicesResolved", into: &areServicesResolved)
         if let texts: [String] = reader.take("UUIDs") { services = Set(texts.compactMap { BluetoothUUID($0) }) }
         if let data: [UInt16: DBusValue] = reader.take("ManufacturerData") {

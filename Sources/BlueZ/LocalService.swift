@@ -80,13 +80,13 @@ extension BlueZClient {
             throw BlueZError(error, during: "export the service")
         }
         do throws(BlueZError) {
-            _ = try await call(
+            try await call(
                 adapter.path, BlueZName.gattManager, "RegisterApplication",
-                [.objectPath(offerPath), .properties([:])], timeout: BlueZTimeout.short,
+                [.objectPath(offerPath), .properties([:])],
                 during: "offer a service on \(adapter)")
-            _ = try await call(
+            try await call(
                 adapter.path, BlueZName.advertisingManager, "RegisterAdvertisement",
-                [.objectPath(advertisementPath), .properties([:])], timeout: BlueZTimeout.short,
+                [.objectPath(advertisementPath), .properties([:])],
                 during: "advertise on \(adapter)")
         } catch {
             await withdraw(from: adapter)
@@ -114,8 +114,8 @@ extension BlueZClient {
             (BlueZName.gattManager, "UnregisterApplication", offerPath),
         ] {
             do throws(BlueZError) {
-                _ = try await call(
-                    adapter.path, interface, method, [.objectPath(path)], timeout: BlueZTimeout.short,
+                try await call(
+                    adapter.path, interface, method, [.objectPath(path)],
                     during: "withdraw from \(adapter)")
             } catch {
                 logger.debug("withdrawing", metadata: ["adapter": "\(adapter)", "reason": "\(error)"])

@@ -51,7 +51,10 @@ public actor MediaPlayer {
     private let path: DBusObjectPath
     private let logger: Logger
     private let handler: @Sendable (MediaPlayerEvent) -> Void
-    private var registration = MediaPlayerRegistration()
+    /// The path of the player, by adapter. What is registered with an adapter that is switched off stays: BlueZ keeps it.
+    private var registration = AdapterRegistrations<DBusObjectPath>()
+    /// The adapters that are on.
+    private var powered: Set<AdapterIdentifier> = []
     /// bluetoothd's unique name; nil while it is not there.
     private var owner: String?
     /// Counts bluetoothd's lives, so that the answer of one is not taken for that of the next.
@@ -81,12 +84,14 @@ public actor MediaPlayer {
         self.handler = handler
     }
 
+    private var isWanted: Bool { registration.wanted != nil }
+
     // MARK: Life
 
     /// Exports the player and registers it with every adapter. A failure is reported as `.problem` and retried.
     public func start() async {
-        guard !registration.isWanted else { return }
-        registration.isWanted = true
+        guard !isWanted else { return }
+        registration.want(path)
         do throws(DBusError) {
             try await connection.export([export()], at: path)
             for rule in [
@@ -110,8 +115,8 @@ public actor MediaPlayer {
 
     /// Takes the player back. No event is reported any more.
     public func stop() async {
-        guard registration.isWanted else { return }
-        registration.isWanted = false
+        guard isWanted else { return }
+        registration.want(nil)
         timer?.cancel()
         // What is under way first, then what it left registered.
         await reconciling?.value
@@ -132,7 +137,8 @@ public actor MediaPlayer {
         owner = new
         life += 1
         readAttempts = 0
-        registration.removeAll()
+        registration.forgetAll()
+        powered = []
         tellRegistered()
         if new != nil { read() }
     }
@@ -150,11 +156,11 @@ public actor MediaPlayer {
                 for (path, interfaces) in objects { added(path, interfaces) }
                 scheduleReconcile()
             } catch {
-                guard current == life, registration.isWanted else { return }
+                guard current == life, isWanted else { return }
                 tell("bluetoothd's adapters cannot be read for the media player; retrying: \(error)")
                 readAttempts += 1
                 timer?.cancel()
-                timer = loop.schedule(after: MediaPlayerRegistration.firstRetry * min(readAttempts, 60)) {
+                timer = loop.schedule(after: .seconds(min(readAttempts, 60))) {
                     [weak self] in
                     self?.assumeIsolated { if current == $0.life { $0.read() } }
                 }
@@ -172,7 +178,8 @@ public actor MediaPlayer {
                 guard case .adapter(let adapter) = BlueZObject(try arguments.argument(0)) else { return }
                 let interfaces: [String] = try arguments.argument(1)
                 guard interfaces.contains(Self.mediaInterface) || interfaces.contains(BlueZName.adapter) else { return }
-                registration.remove(adapter)
+                registration.forget(adapter)
+                powered.remove(adapter)
                 tellRegistered()
             case "PropertiesChanged":
                 let changed: [String: DBusValue] = try arguments.argument(1)
@@ -180,7 +187,7 @@ public actor MediaPlayer {
                 else {
                     return
                 }
-                registration.setPowered(isPowered, adapter)
+                setPowered(isPowered, adapter)
             default: return
             }
             scheduleReconcile()
@@ -193,13 +200,18 @@ public actor MediaPlayer {
         guard case .adapter(let adapter) = BlueZObject(path), let properties = interfaces[BlueZName.adapter] else {
             return
         }
-        registration.setPowered(properties["Powered"]?.boolValue ?? false, adapter)
+        setPowered(properties["Powered"]?.boolValue ?? false, adapter)
+    }
+
+    private func setPowered(_ isPowered: Bool, _ adapter: AdapterIdentifier) {
+        if isPowered { powered.insert(adapter) } else { powered.remove(adapter) }
+        registration.retry(adapter)
     }
 
     // MARK: Registration
 
     private func scheduleReconcile() {
-        guard registration.isWanted, reconciling == nil else { return }
+        guard isWanted, reconciling == nil else { return }
         reconciling = Task {
             await reconcile()
             reconciling = nil
@@ -207,14 +219,14 @@ public actor MediaPlayer {
     }
 
     private func reconcile() async {
-        while owner != nil, let step = registration.next(at: .now) {
+        while owner != nil, let step = registration.next(adapters: powered.sorted(), at: .now) {
             switch step {
             case .register(let adapter): await register(adapter)
             case .unregister(let adapter): await unregister(adapter)
             }
         }
         timer?.cancel()
-        guard registration.isWanted, owner != nil, let deadline = registration.nextDeadline else { return }
+        guard isWanted, owner != nil, let deadline = registration.nextDeadline else { return }
         timer = loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.scheduleReconcile() } }
     }
 
@@ -226,11 +238,11 @@ public actor MediaPlayer {
                 method: "RegisterPlayer", arguments: [.objectPath(path), .properties(Self.properties)],
                 timeout: BlueZTimeout.short, startsService: false)
             guard current == life else { return }
-            registration.didRegister(adapter)
+            registration.didRegister(adapter, path)
         } catch {
             guard current == life else { return }
             if error.remoteName == "org.bluez.Error.AlreadyExists" {
-                registration.didRegister(adapter)
+                registration.didRegister(adapter, path)
             } else {
                 registration.didFail(adapter, at: .now)
                 tell(
@@ -256,7 +268,7 @@ public actor MediaPlayer {
     }
 
     private func tellRegistered() {
-        guard registration.isWanted else { return }
+        guard isWanted else { return }
         let isRegistered = !registration.registered.isEmpty
         if isRegistered { tell(nil) }
         guard isRegistered != isToldRegistered else { return }
@@ -265,7 +277,7 @@ public actor MediaPlayer {
     }
 
     private func tell(_ problem: String?) {
-        guard problem != toldProblem, registration.isWanted else { return }
+        guard problem != toldProblem, isWanted else { return }
         toldProblem = problem
         if let problem { logger.warning("Media player", metadata: ["problem": "\(problem)"]) }
         handler(.problem(problem))
@@ -308,7 +320,7 @@ public actor MediaPlayer {
             logger.warning("A call of the media player was refused", metadata: ["sender": "\(sender)"])
             return false
         }
-        if registration.isWanted { handler(.pressed(key, at: time)) }
+        if isWanted { handler(.pressed(key, at: time)) }
         return true
     }
 }

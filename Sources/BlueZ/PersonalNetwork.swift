@@ -30,7 +30,7 @@ extension BlueZClient {
             }
             values = try await call(
                 device.path, BlueZName.properties, "Get", [.string(BlueZName.network), .string("Interface")],
-                timeout: BlueZTimeout.short, during: operation)
+                during: operation)
         }
         if case .variant(let inner)? = values.first { values = [inner] }
         guard let name = values.first?.stringValue, Self.interfaceNameLengths.contains(name.utf8.count),
@@ -44,16 +44,9 @@ extension BlueZClient {
 
     /// Disconnects from the network of a device. It succeeds if there is no connection.
     public func disconnectNetwork(_ device: DeviceIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                device.path, BlueZName.network, "Disconnect", timeout: BlueZTimeout.short,
-                during: "disconnect from the network of \(device)")
-        } catch {
-            switch error.kind {
-            case .notConnected, .noSuchObject, .unavailable: return
-            default: throw error
-            }
-        }
+        try await call(
+            device.path, BlueZName.network, "Disconnect", during: "disconnect from the network of \(device)",
+            accepting: [.notConnected, .noSuchObject, .unavailable])
     }
 
     /// Offers a network to paired devices, until `withdrawNetwork`, or until bluetoothd or this client's connection to the bus ends. Their
@@ -61,20 +54,16 @@ extension BlueZClient {
     ///
     /// - Parameter bridge: A bridge that exists.
     public func offerNetwork(over bridge: String, on adapter: AdapterIdentifier) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                adapter.path, BlueZName.networkServer, "Register", [Self.accessPoint, .string(bridge)],
-                timeout: BlueZTimeout.short, during: "offer a network on \(adapter)")
-        } catch {
-            guard error.kind == .alreadyDone else { throw error }
-        }
+        try await call(
+            adapter.path, BlueZName.networkServer, "Register", [Self.accessPoint, .string(bridge)],
+            during: "offer a network on \(adapter)", accepting: [.alreadyDone])
     }
 
     /// Stops offering a network. It succeeds if none was offered.
     public func withdrawNetwork(from adapter: AdapterIdentifier) async {
         do throws(BlueZError) {
-            _ = try await call(
-                adapter.path, BlueZName.networkServer, "Unregister", [Self.accessPoint], timeout: BlueZTimeout.short,
+            try await call(
+                adapter.path, BlueZName.networkServer, "Unregister", [Self.accessPoint],
                 during: "withdraw the network from \(adapter)")
         } catch {
             logger.debug("withdrawing a network", metadata: ["adapter": "\(adapter)", "reason": "\(error)"])

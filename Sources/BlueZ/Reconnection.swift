@@ -4,72 +4,6 @@ import Logging
 import MonotonicTime
 import Reactor
 
-/// What is registered where, against what is wanted. Pure.
-struct ReconnectionState: Sendable {
-    /// What to do for an adapter.
-    enum Step: Hashable {
-        case register(AdapterIdentifier)
-        case unregister(AdapterIdentifier)
-    }
-
-    static let firstRetry = Duration.seconds(1)
-    static let longestRetry = Duration.seconds(60)
-
-    private(set) var wanted: Set<BluetoothUUID> = []
-    private(set) var registered: [AdapterIdentifier: Set<BluetoothUUID>] = [:]
-    private var failures: [AdapterIdentifier: Int] = [:]
-    private var blockedUntil: [AdapterIdentifier: Instant] = [:]
-
-    mutating func want(_ uuids: Set<BluetoothUUID>) {
-        wanted = uuids
-        failures = [:]
-        blockedUntil = [:]
-    }
-
-    mutating func forgetAll() {
-        registered = [:]
-        failures = [:]
-        blockedUntil = [:]
-    }
-
-    mutating func forget(_ adapter: AdapterIdentifier) {
-        registered[adapter] = nil
-        failures[adapter] = nil
-        blockedUntil[adapter] = nil
-    }
-
-    /// The next thing to do, if any is due.
-    func next(adapters: [AdapterIdentifier], at now: Instant) -> Step? {
-        for adapter in adapters {
-            if let blocked = blockedUntil[adapter], blocked > now { continue }
-            if let current = registered[adapter] {
-                // BlueZ reads the UUIDs when the profile is registered: others mean registering again.
-                if current != wanted { return .unregister(adapter) }
-            } else if !wanted.isEmpty {
-                return .register(adapter)
-            }
-        }
-        return nil
-    }
-
-    /// When the next failed registration is due again.
-    var nextDeadline: Instant? { blockedUntil.values.min() }
-
-    mutating func didRegister(_ adapter: AdapterIdentifier, _ uuids: Set<BluetoothUUID>) {
-        registered[adapter] = uuids
-        failures[adapter] = nil
-        blockedUntil[adapter] = nil
-    }
-
-    mutating func didUnregister(_ adapter: AdapterIdentifier) { registered[adapter] = nil }
-
-    mutating func didFail(_ adapter: AdapterIdentifier, at now: Instant) {
-        let count = failures[adapter, default: 0]
-        failures[adapter] = min(count + 1, 16)
-        blockedUntil[adapter] = now + min(Self.firstRetry * (1 << min(count, 16)), Self.longestRetry)
-    }
-}
-
 extension BlueZClient {
     private var applicationPath: DBusObjectPath { Self.child(basePath, "gatt") }
     private var profilePath: DBusObjectPath { Self.child(applicationPath, "profile") }
@@ -87,8 +21,8 @@ extension BlueZClient {
     ///
     /// `reconnectionArmed` and `reconnectionFailed` tell what came of it. An empty set ends it.
     public func setReconnectingServices(_ services: Set<BluetoothUUID>) async {
-        guard services != reconciler.wanted else { return }
-        reconciler.want(services)
+        guard services != reconciler.wanted ?? [] else { return }
+        reconciler.want(services.isEmpty ? nil : services)
         do throws(DBusError) {
             try await exportProfile()
         } catch {
@@ -98,7 +32,7 @@ extension BlueZClient {
     }
 
     private func exportProfile() async throws(DBusError) {
-        let uuids = DBusValue.strings(reconciler.wanted.sorted().map(\.rawValue))
+        let uuids = DBusValue.strings((reconciler.wanted ?? []).sorted().map(\.rawValue))
         if await connection.property("UUIDs", of: BlueZName.gattProfile, at: profilePath) != nil {
             try await connection.setProperties(["UUIDs": uuids], of: BlueZName.gattProfile, at: profilePath)
             return
@@ -153,11 +87,11 @@ extension BlueZClient {
     }
 
     private func register(_ adapter: AdapterIdentifier, life current: Int) async {
-        let uuids = reconciler.wanted
+        guard let uuids = reconciler.wanted else { return }
         do throws(BlueZError) {
-            _ = try await call(
+            try await call(
                 adapter.path, BlueZName.gattManager, "RegisterApplication",
-                [.objectPath(applicationPath), .properties([:])], timeout: BlueZTimeout.short,
+                [.objectPath(applicationPath), .properties([:])],
                 during: "register for reconnection on \(adapter)")
             guard current == life, tree.adapters[adapter] != nil else { return }
             reconciler.didRegister(adapter, uuids)
@@ -184,9 +118,9 @@ extension BlueZClient {
 
     private func unregister(_ adapter: AdapterIdentifier, life current: Int) async {
         do throws(BlueZError) {
-            _ = try await call(
+            try await call(
                 adapter.path, BlueZName.gattManager, "UnregisterApplication", [.objectPath(applicationPath)],
-                timeout: BlueZTimeout.short, during: "unregister from \(adapter)")
+                during: "unregister from \(adapter)")
         } catch {
             // Not registered there (any more) is what was wanted.
             logger.debug("unregistering", metadata: ["adapter": "\(adapter)", "reason": "\(error)"])
@@ -196,7 +130,7 @@ extension BlueZClient {
     }
 
     func unregisterAll() async {
-        reconciler.want([])
+        reconciler.want(nil)
         reconcileTimer?.cancel()
         for adapter in reconciler.registered.keys { await unregister(adapter, life: life) }
         await connection.unexport(at: profilePath)

@@ -18,19 +18,12 @@ public typealias SerialProfileHandler = @Sendable (SerialProfileEvent) -> Bool
 
 /// The registration of the serial profile.
 struct SerialProfileState {
-    static let firstRetry = Duration.seconds(1)
-    static let longestRetry = Duration.seconds(60)
-
     let handler: SerialProfileHandler
     var isRegistered = false
     /// How often bluetoothd has released it: a registration that was under way then does not count.
     var releases = 0
-    /// Failures in a row.
-    var failures = 0
+    var backoff = Backoff.registration
     var timer: EventLoop.Timer?
-
-    /// The pause before the next attempt.
-    var pause: Duration { min(Self.firstRetry * (1 << min(max(failures - 1, 0), 6)), Self.longestRetry) }
 }
 
 extension BlueZClient {
@@ -59,7 +52,8 @@ extension BlueZClient {
         if serial == nil {
             serial = SerialProfileState(handler: handler)
             do throws(DBusError) {
-                try await connection.export([serialExport()], at: serialPath)
+                let export = try export(Self.serialInterface, as: "profile") { try $0.serialCalled($1) }
+                try await connection.export([export], at: serialPath)
             } catch {
                 serial = nil
                 throw BlueZError(error, during: "export the serial profile")
@@ -77,7 +71,7 @@ extension BlueZClient {
             // bluetoothd forgets the profiles of programs that leave; one that it does not know needs no taking back.
             _ = try? await call(
                 BlueZName.manager, BlueZName.profileManager, "UnregisterProfile", [.objectPath(serialPath)],
-                timeout: BlueZTimeout.short, during: "unregister the serial profile")
+                during: "unregister the serial profile")
         }
         await connection.unexport(at: serialPath)
     }
@@ -86,28 +80,23 @@ extension BlueZClient {
         serial?.timer?.cancel()
         let (current, releases) = (life, serial?.releases)
         do throws(BlueZError) {
-            _ = try await call(
+            try await call(
                 BlueZName.manager, BlueZName.profileManager, "RegisterProfile",
-                [
-                    .objectPath(serialPath), .string(Self.serialPort.rawValue), .properties(Self.serialOptions),
-                ], timeout: BlueZTimeout.short, during: "register the serial profile")
+                [.objectPath(serialPath), .string(Self.serialPort.rawValue), .properties(Self.serialOptions)],
+                during: "register the serial profile", accepting: [.alreadyDone])
         } catch {
-            // Registered already is as good.
-            guard error.kind == .alreadyDone else {
-                if current == life { registerSerialLater() }
-                throw error
-            }
+            if current == life { registerSerialLater() }
+            throw error
         }
         guard current == life, releases == serial?.releases else { return }
         serial?.isRegistered = true
-        serial?.failures = 0
+        serial?.backoff.reset()
     }
 
     private func registerSerialLater() {
         guard var state = serial else { return }
-        state.failures = min(state.failures + 1, 16)
         state.timer?.cancel()
-        state.timer = loop.schedule(after: state.pause) { [weak self] in
+        state.timer = loop.schedule(after: state.backoff.delay()) { [weak self] in
             self?.assumeIsolated { $0.registerSerialAgain() }
         }
         serial = state
@@ -140,29 +129,16 @@ extension BlueZClient {
         guard serial?.isRegistered == true else {
             throw BlueZError(.notReady, "the serial profile is not registered", during: operation)
         }
-        do throws(BlueZError) {
-            try await connectProfile(device, Self.serialPort)
-        } catch {
-            guard error.kind == .alreadyDone else { throw error }
-        }
-    }
-
-    /// Connects one profile of a device (`Device1.ConnectProfile`).
-    public func connectProfile(_ device: DeviceIdentifier, _ profile: BluetoothUUID) async throws(BlueZError) {
-        _ = try await call(
-            device.path, BlueZName.device, "ConnectProfile", [.string(profile.rawValue)],
-            timeout: BlueZTimeout.connect, during: "connect \(profile) of \(device)")
+        try await call(
+            device.path, BlueZName.device, "ConnectProfile", [.string(Self.serialPort.rawValue)],
+            timeout: BlueZTimeout.connect, during: "connect \(Self.serialPort) of \(device)", accepting: [.alreadyDone])
     }
 
     /// Disconnects one profile of a device (`Device1.DisconnectProfile`). It succeeds if the profile is not connected.
     public func disconnectProfile(_ device: DeviceIdentifier, _ profile: BluetoothUUID) async throws(BlueZError) {
-        do throws(BlueZError) {
-            _ = try await call(
-                device.path, BlueZName.device, "DisconnectProfile", [.string(profile.rawValue)],
-                timeout: BlueZTimeout.short, during: "disconnect \(profile) of \(device)")
-        } catch {
-            guard error.kind == .notConnected else { throw error }
-        }
+        try await call(
+            device.path, BlueZName.device, "DisconnectProfile", [.string(profile.rawValue)],
+            during: "disconnect \(profile) of \(device)", accepting: [.notConnected])
     }
 
     // MARK: What bluetoothd calls
@@ -180,21 +156,9 @@ extension BlueZClient {
             .init("RequestDisconnection", in: [.init("device", .objectPath)]),
         ])
 
-    private func serialExport() throws(DBusError) -> DBusExport {
-        var methods: [String: DBusMethodHandler] = [:]
-        for method in Self.serialInterface.methods {
-            methods[method.name] = { [weak self] call in
-                guard let self else { throw DBusErrorReply("org.bluez.Error.Canceled", "the profile is gone") }
-                return try await self.serialCalled(call)
-            }
-        }
-        return try DBusExport(Self.serialInterface, methods: methods)
-    }
-
     /// Answers without waiting for anything: `ConnectProfile` waits for this.
     private func serialCalled(_ call: DBusMethodCall) throws -> [DBusValue] {
-        // Others on the bus could otherwise hand in a descriptor and press the button.
-        guard call.sender == owner, let state = serial else {
+        guard let state = serial else {
             throw DBusErrorReply.accessDenied("only bluetoothd may call this profile")
         }
         switch call.member {

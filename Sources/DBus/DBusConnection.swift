@@ -29,6 +29,8 @@ public actor DBusConnection {
     /// The time-out of calls that name none: libdbus's own default.
     public static let defaultTimeout = Duration.seconds(25)
     private static let handshakeTimeout = Duration.seconds(10)
+    /// The delays before attempts to reach a bus that went away.
+    static let reconnecting = Backoff(first: .milliseconds(50), longest: .seconds(10))
 
     nonisolated let logger: Logger
     private let reconnects: Bool
@@ -40,7 +42,7 @@ public actor DBusConnection {
     /// The attempt to connect that is under way.
     private var attempt: (number: Int, task: Task<Result<Void, DBusError>, Never>)?
     private var attempts = 0
-    private var backoff = ReconnectBackoff()
+    private var backoff = DBusConnection.reconnecting
     private var reconnectTimer: EventLoop.Timer?
     private var pending: [UInt32: PendingCall] = [:]
     private var serialOfCall: [UInt64: UInt32] = [:]

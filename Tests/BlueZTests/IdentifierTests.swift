@@ -73,7 +73,7 @@ import Testing
     {
         let first = try #require(AdapterIdentifier(path: "/org/bluez/hci0"))
         let second = try #require(AdapterIdentifier(path: "/org/bluez/hci1"))
-        var state = ReconnectionState()
+        var state = AdapterRegistrations<Set<BluetoothUUID>>()
         #expect(state.next(adapters: [first], at: .zero) == nil)
         state.want(["ffe0"])
         #expect(state.next(adapters: [first, second], at: .zero) == .register(first))
@@ -90,7 +90,7 @@ import Testing
         state.didUnregister(first)
         #expect(state.next(adapters: [first], at: .zero) == .register(first))
         state.didRegister(first, ["ffe0", "180f"])
-        state.want([])
+        state.want(nil)
         #expect(state.next(adapters: [first], at: .zero) == .unregister(first))
         state.forgetAll()
         #expect(state.next(adapters: [first, second], at: .zero) == nil)

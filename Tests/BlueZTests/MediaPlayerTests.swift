@@ -149,7 +149,8 @@ private struct PlayerWorld {
         var random = SeededGenerator()
         let adapters = (0..<3).compactMap { AdapterIdentifier(path: "/org/bluez/hci\($0)") }
         for _ in 0..<200 {
-            var registration = MediaPlayerRegistration(isWanted: true)
+            var registration = AdapterRegistrations<DBusObjectPath>()
+            registration.want("/player")
             var powered: Set<AdapterIdentifier> = []
             var registered: Set<AdapterIdentifier> = []
             var now = Instant.zero
@@ -158,39 +159,39 @@ private struct PlayerWorld {
                 guard let adapter = adapters.randomElement(using: &random) else { return }
                 switch Int.random(in: 0..<4, using: &random) {
                 case 0:
-                    registration.setPowered(true, adapter)
+                    registration.retry(adapter)
                     powered.insert(adapter)
                 case 1:
-                    registration.setPowered(false, adapter)
+                    registration.retry(adapter)
                     powered.remove(adapter)
                 case 2:
-                    registration.remove(adapter)
+                    registration.forget(adapter)
                     powered.remove(adapter)
                     registered.remove(adapter)
                 default:
-                    registration.removeAll()
+                    registration.forgetAll()
                     powered = []
                     registered = []
                 }
                 for _ in 0..<10 {
-                    guard let step = registration.next(at: now) else { break }
+                    guard let step = registration.next(adapters: powered.sorted(), at: now) else { break }
                     guard case .register(let next) = step else {
                         Issue.record("\(step) although it is wanted")
                         return
                     }
                     #expect(powered.contains(next) && !registered.contains(next))
                     if random.chance(50) {
-                        registration.didRegister(next)
+                        registration.didRegister(next, "/player")
                         registered.insert(next)
                     } else {
                         registration.didFail(next, at: now)
-                        #expect(registration.next(at: now) != .register(next))
+                        #expect(registration.next(adapters: powered.sorted(), at: now) != .register(next))
                     }
                 }
-                #expect(registration.registered == registered)
+                #expect(Set(registration.registered.keys) == registered)
             }
-            registration.isWanted = false
-            while case .unregister(let adapter)? = registration.next(at: now) {
+            registration.want(nil)
+            while case .unregister(let adapter)? = registration.next(adapters: powered.sorted(), at: now) {
                 registration.didUnregister(adapter)
                 registered.remove(adapter)
             }

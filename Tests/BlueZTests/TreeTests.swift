@@ -59,7 +59,11 @@ private func kinds(_ events: [BlueZEvent]) -> [String] {
         #expect(known.isTrusted)
         let button = try #require(tree.characteristics[characteristic])
         #expect(button.service == "ffe0")
-        #expect(button.flags == [.notify, .needsEncryption])
+        #expect(button.writeKind == .request)
+        _ = tree.propertiesChanged(
+            characteristic.path, BlueZName.characteristic,
+            ["Flags": .strings(["notify", "encrypt-write", "write-without-response"])], invalidated: [], at: .zero)
+        #expect(tree.characteristics[characteristic]?.writeKind == .command)
     }
 
     @Test func `every value is reported with its time, also one that is equal to the last`() {

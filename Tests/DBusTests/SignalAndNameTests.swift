@@ -207,7 +207,7 @@ import Testing
     }
 
     @Test func `reconnecting waits longer each time, up to a bound`() {
-        var backoff = ReconnectBackoff()
+        var backoff = DBusConnection.reconnecting
         let delays = (0..<12).map { _ in backoff.delay() }
         #expect(delays.first == .milliseconds(50))
         #expect(zip(delays, delays.dropFirst()).allSatisfy { $0 <= $1 })

@@ -196,8 +196,7 @@ actor BlueZHost: BluetoothHost {
     private func write(
         _ value: [UInt8], _ characteristic: CharacteristicIdentifier, _ client: BlueZClient
     ) async throws(BlueZError) {
-        let flags = await client.characteristic(characteristic)?.flags ?? .write
-        let kind: WriteKind = flags.contains(.write) || !flags.contains(.writeWithoutResponse) ? .request : .command
+        let kind = await client.characteristic(characteristic)?.writeKind ?? .request
         try await client.writeValue(value, kind, to: characteristic)
     }
 
