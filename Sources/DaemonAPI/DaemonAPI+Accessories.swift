@@ -20,7 +20,7 @@ extension DaemonAPI {
                 "StartLearning": method { try await $0.startLearning($1) },
                 "ListProfiles": method { api, _ in
                     let profiles = try await api.accessoryControls.profiles()
-                    return [.array(ProfileDescription.dbusType, profiles.map(\.busValue))]
+                    return [.array(.properties, profiles.map { .properties($0.properties) })]
                 },
             ])
     }

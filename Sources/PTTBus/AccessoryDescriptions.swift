@@ -44,17 +44,17 @@ extension AccessoryAddition {
 }
 
 /// A profile that the daemon knows; an entry of `ListProfiles`.
-public struct ProfileDescription: Hashable, Sendable, Codable {
+public struct ProfileDescription: BusPropertySet, Hashable, Codable {
     /// Its name in configuration files.
-    public var id: String
+    public var id = ""
     /// Its name for people.
-    public var title: String
+    public var title = ""
     /// "gatt", "spp", "hands-free", "input", "serial".
-    public var transport: String
+    public var transport = ""
     /// How sure the facts are: "vendor", "capture", "code", "secondary".
-    public var confidence: String
+    public var confidence = ""
     /// One author is all there is behind the facts.
-    public var isExperimental: Bool
+    public var isExperimental = false
     /// Why such a device cannot be a talk button; nil: it can.
     public var refusal: String?
 
@@ -71,26 +71,13 @@ public struct ProfileDescription: Hashable, Sendable, Codable {
         self.refusal = refusal
     }
 
-    /// `a{sv}`, an entry of `ListProfiles`.
-    public static let dbusType = DBusType.dictionary(key: .string, value: .variant)
+    /// A profile without an id.
+    public init() {}
 
-    /// As `a{sv}`.
-    public var busValue: DBusValue {
-        .properties([
-            "Id": .string(id), "Title": .string(title), "Transport": .string(transport),
-            "Confidence": .string(confidence), "Experimental": .boolean(isExperimental),
-            "Refusal": .string(refusal ?? ""),
-        ])
-    }
-
-    /// From `a{sv}`; nil for anything else, or without an id.
-    public init?(busValue: DBusValue) {
-        guard let properties = busValue.propertiesValue, let id = properties["Id"]?.stringValue else { return nil }
-        let refusal = properties["Refusal"]?.stringValue ?? ""
-        self.init(
-            id: id, title: properties["Title"]?.stringValue ?? "",
-            transport: properties["Transport"]?.stringValue ?? "",
-            confidence: properties["Confidence"]?.stringValue ?? "",
-            isExperimental: properties["Experimental"]?.boolValue ?? false, refusal: refusal.isEmpty ? nil : refusal)
-    }
+    /// Each property, once.
+    public static let table: [BusProperty<Self>] = [
+        .init("Id", \.id), .init("Title", \.title), .init("Transport", \.transport),
+        .init("Confidence", \.confidence), .init("Experimental", \.isExperimental),
+        .init("Refusal", \.refusal, { .string($0 ?? "") }, { $0.stringValue.map { $0.isEmpty ? nil : $0 } }),
+    ]
 }

@@ -20,6 +20,11 @@ extension BusPropertySet {
     /// additions.
     public init(properties: [String: DBusValue]) {
         self.init()
+        update(properties)
+    }
+
+    /// Takes what a daemon sent; a property that is missing, or of another type, stays as it is.
+    mutating func update(_ properties: [String: DBusValue]) {
         for property in Self.table {
             if let value = properties[property.name] { property.read(&self, value) }
         }
@@ -62,9 +67,8 @@ public struct BusProperty<Owner: Sendable>: Sendable {
 
     /// A list of property sets.
     init<Value: BusPropertySet>(_ name: String, list path: any WritableKeyPath<Owner, [Value]> & Sendable) {
-        let type = DBusType.dictionary(key: .string, value: .variant)
         self.init(
-            name, path, { .array(type, $0.map { .properties($0.properties) }) },
+            name, path, { .array(.properties, $0.map { .properties($0.properties) }) },
             { $0.arrayValue?.compactMap(\.propertiesValue).map { Value(properties: $0) } })
     }
 

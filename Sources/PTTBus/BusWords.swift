@@ -10,25 +10,24 @@ public enum ChannelMedia: String, Hashable, Sendable, Codable, CaseIterable {
     case application
 }
 
-extension PTTransmissionMode {
-    /// "halfDuplex", "fullDuplex" or "listenOnly".
+/// A value that travels by the name of its case.
+public protocol BusWord: CaseIterable {}
+
+extension BusWord {
+    /// The name of the case.
     public var busName: String { "\(self)" }
-    /// The mode of this name; nil when none has it.
+    /// The value of this name; nil when none has it.
     public init?(busName: String) {
-        guard let mode = Self.allCases.first(where: { $0.busName == busName }) else { return nil }
-        self = mode
+        guard let value = Self.allCases.first(where: { $0.busName == busName }) else { return nil }
+        self = value
     }
 }
 
-extension PTServiceStatus {
-    /// "ready", "connecting" or "unavailable".
-    public var busName: String { "\(self)" }
-    /// The status of this name; nil when none has it.
-    public init?(busName: String) {
-        guard let status = Self.allCases.first(where: { $0.busName == busName }) else { return nil }
-        self = status
-    }
-}
+/// "halfDuplex", "fullDuplex" or "listenOnly".
+extension PTTransmissionMode: BusWord {}
+
+/// "ready", "connecting" or "unavailable".
+extension PTServiceStatus: BusWord {}
 
 extension PTImage {
     /// As the option `Image`: `s` for an icon's name, `ay` for a PNG or JPEG file.

@@ -69,18 +69,20 @@ extension DaemonClient {
     /// Connects and remembers an accessory; returns when its presses arrive. Where it is comes as `.accessory(.addProgress)` to
     /// `watch`. It is taken back when this client leaves the bus meanwhile.
     public func addAccessory(_ addition: AccessoryAddition) async throws(DaemonClientError) -> AddedAccessory {
-        let answer = try await callAccessories(
-            "AddAccessory", [.string(addition.address), .properties(addition.properties)], PTTBusLimits.addAnswer)
-        guard answer.count > 1, let path = answer[0].objectPathValue, let notes: [String] = answer[1].get() else {
-            throw .bus(.unexpectedType(expected: "oas", got: answer.signature.rawValue))
+        try await callAccessories(
+            "AddAccessory", [.string(addition.address), .properties(addition.properties)], PTTBusLimits.addAnswer
+        ).read("oas") {
+            guard $0.count > 1, let path = $0[0].objectPathValue, let notes: [String] = $0[1].get() else { return nil }
+            return AddedAccessory(path: path, notes: notes)
         }
-        return AddedAccessory(path: path, notes: notes)
     }
 
     /// The profiles that are known, by id.
     public func profiles() async throws(DaemonClientError) -> [ProfileDescription] {
-        try await callAccessories("ListProfiles").first?.arrayValue?.compactMap { ProfileDescription(busValue: $0) }
-            ?? []
+        let profiles = try await callAccessories("ListProfiles").first?.arrayValue ?? []
+        return profiles.compactMap(\.propertiesValue).map { ProfileDescription(properties: $0) }.filter {
+            !$0.id.isEmpty
+        }
     }
 
     /// Learns a button. The session is in `snapshot.learning` and ends when this client leaves the bus.
@@ -95,11 +97,8 @@ extension DaemonClient {
     ) async throws(DaemonClientError) -> DBusObjectPath {
         var options: [String: DBusValue] = ["Add": .boolean(adds)]
         if let name { options["Name"] = .string(name) }
-        let answer = try await callAccessories("StartLearning", [.string(address ?? ""), .properties(options)])
-        guard let path = answer.first?.objectPathValue else {
-            throw .bus(.unexpectedType(expected: "o", got: answer.signature.rawValue))
-        }
-        return path
+        return try await callAccessories("StartLearning", [.string(address ?? ""), .properties(options)])
+            .read("o") { $0.first?.objectPathValue }
     }
 
     /// Ends a learning session of this client without a profile.
@@ -167,12 +166,9 @@ extension DaemonClient {
         do throws(DaemonClientError) {
             try await call(path, PTTBus.accessoryInterface, method, arguments)
         } catch {
-            guard case .bus(let failure) = error, failure.remoteName?.hasSuffix(".UnknownObject") == true else {
-                throw error
-            }
-            let reply = PTTBus.reply(
+            guard error.isUnknownObject else { throw error }
+            throw .refused(
                 AccessoryError(.notFound, "there is no such accessory; 'pttctl accessory list' lists the accessories"))
-            throw .bus(.remote(name: reply.name, message: reply.message))
         }
     }
 }

@@ -21,11 +21,8 @@ extension DaemonClient {
         _ name: String?, admission: NearbyAdmission = .open
     ) async throws(DaemonClientError) -> UUID {
         let options: [String: DBusValue] = admission == .open ? [:] : ["Admission": .string(admission.rawValue)]
-        let answer = try await callNearby("CreateChannel", [.string(name ?? ""), .properties(options)])
-        guard let uuid = answer.first?.stringValue.flatMap({ UUID(uuidString: $0) }) else {
-            throw .bus(.unexpectedType(expected: "s", got: answer.signature.rawValue))
-        }
-        return uuid
+        return try await callNearby("CreateChannel", [.string(name ?? ""), .properties(options)])
+            .read("s") { $0.first?.stringValue.flatMap { UUID(uuidString: $0) } }
     }
 
     /// Makes a channel nearby the active one. Waits up to `PTTBusLimits.nearbyJoinTime` when its creator is asked.

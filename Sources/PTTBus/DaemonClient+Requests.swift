@@ -58,11 +58,8 @@ extension DaemonClient {
 
     /// The messages that the relay keeps of the channel, the one that began last first.
     public func keptMessages(_ channel: UUID? = nil) async throws(DaemonClientError) -> [KeptMessage] {
-        let answer = try await callChannel(channel, "ListMessages", [], Self.longTimeout)
-        guard let messages = answer.first.flatMap(KeptMessage.list) else {
-            throw .bus(.unexpectedType(expected: KeptMessage.listCode, got: answer.signature.rawValue))
-        }
-        return messages
+        try await callChannel(channel, "ListMessages", [], Self.longTimeout)
+            .read(KeptMessage.listCode) { $0.first.flatMap(KeptMessage.list) }
     }
 
     /// Plays one of them, by its `KeptMessage.id`; returns when it plays.
@@ -78,11 +75,7 @@ extension DaemonClient {
     /// - Returns: The channel's UUID.
     @discardableResult
     public func changeChannel(_ which: String) async throws(DaemonClientError) -> UUID {
-        let answer = try await callManager("ChangeChannel", [.string(which)], Self.longTimeout)
-        guard let path = answer.first?.objectPathValue, let changed = PTTBus.channelUUID(path.rawValue) else {
-            throw .bus(.unexpectedType(expected: "o", got: answer.signature.rawValue))
-        }
-        return changed
+        try await callManager("ChangeChannel", [.string(which)], Self.longTimeout).channel()
     }
 
     /// Makes a channel the active one.
@@ -100,13 +93,10 @@ extension DaemonClient {
         var options = DelegateAnswer.options(image)
         if let link { options["Link"] = .string(link) }
         if let media { options["Media"] = .string(media.rawValue) }
-        let answer = try await callManager(
+        return try await callManager(
             "JoinChannel",
-            [.string(uuid?.uuidString.lowercased() ?? ""), .string(name), .properties(options)], Self.longTimeout)
-        guard let path = answer.first?.objectPathValue, let joined = PTTBus.channelUUID(path.rawValue) else {
-            throw .bus(.unexpectedType(expected: "o", got: answer.signature.rawValue))
-        }
-        return joined
+            [.string(uuid?.uuidString.lowercased() ?? ""), .string(name), .properties(options)], Self.longTimeout
+        ).channel()
     }
 
     /// Leaves the active channel, which must have this UUID; nil: whichever it is.
@@ -172,11 +162,8 @@ extension DaemonClient {
     ///   - who: The program, for people.
     ///   - why: Why, for people.
     public func inhibit(who: String, why: String) async throws(DaemonClientError) -> DBusDescriptor {
-        let answer = try await callManager("Inhibit", [.string("call"), .string(who), .string(why)])
-        guard let lock = answer.first?.descriptorValue else {
-            throw .bus(.unexpectedType(expected: "h", got: answer.signature.rawValue))
-        }
-        return lock
+        try await callManager("Inhibit", [.string("call"), .string(who), .string(why)])
+            .read("h") { $0.first?.descriptorValue }
     }
 
     /// The inhibitor locks that are held.
@@ -201,20 +188,13 @@ extension DaemonClient {
         _ uuid: UUID?, _ method: String, _ arguments: [DBusValue] = [], _ timeout: Duration? = nil
     ) async throws(DaemonClientError) -> [DBusValue] {
         let path = uuid.flatMap { try? DBusObjectPath(PTTBus.channelPath($0)) } ?? snapshot.activeChannel?.path
-        guard let path else { throw Self.channelNotFound("no channel is joined") }
+        guard let path else { throw .refused(PTChannelError(.channelNotFound, explanation: "no channel is joined")) }
         do throws(DaemonClientError) {
             return try await call(path, PTTBus.channelInterface, method, arguments, timeout)
         } catch {
-            guard case .bus(let failure) = error, failure.remoteName?.hasSuffix(".UnknownObject") == true else {
-                throw error
-            }
-            throw Self.channelNotFound("no active channel has this UUID")
+            guard error.isUnknownObject else { throw error }
+            throw .refused(PTChannelError(.channelNotFound, explanation: "no active channel has this UUID"))
         }
-    }
-
-    private static func channelNotFound(_ words: String) -> DaemonClientError {
-        let reply = PTTBus.reply(PTChannelError(.channelNotFound, explanation: words))
-        return .bus(.remote(name: reply.name, message: reply.message))
     }
 
     @discardableResult
@@ -234,5 +214,18 @@ extension DaemonClient {
             default: throw .bus(error)
             }
         }
+    }
+}
+
+extension [DBusValue] {
+    /// What an answer of the daemon says; `code` is the type that it should be of.
+    func read<T>(_ code: String, _ body: ([DBusValue]) -> T?) throws(DaemonClientError) -> T {
+        guard let result = body(self) else { throw .bus(.unexpectedType(expected: code, got: signature.rawValue)) }
+        return result
+    }
+
+    /// The channel whose object an answer names.
+    fileprivate func channel() throws(DaemonClientError) -> UUID {
+        try read("o") { $0.first?.objectPathValue.flatMap { PTTBus.channelUUID($0.rawValue) } }
     }
 }

@@ -115,15 +115,10 @@ public actor DaemonClient {
                 new.set(interface.stringValue ?? "", properties.propertiesValue ?? [:], at: path)
             }
         }
-        let manager = try await bus.getProperties(
-            of: PTTBus.managerInterface, destination: PTTBus.name, path: Self.root)
-        new.set(PTTBus.managerInterface, manager, at: Self.root)
-        let accessories = try await bus.getProperties(
-            of: PTTBus.accessoryManagerInterface, destination: PTTBus.name, path: Self.root)
-        new.set(PTTBus.accessoryManagerInterface, accessories, at: Self.root)
-        let nearby = try await bus.getProperties(
-            of: PTTBus.nearbyInterface, destination: PTTBus.name, path: Self.root)
-        new.set(PTTBus.nearbyInterface, nearby, at: Self.root)
+        for interface in [PTTBus.managerInterface, PTTBus.accessoryManagerInterface, PTTBus.nearbyInterface] {
+            let properties = try await bus.getProperties(of: interface, destination: PTTBus.name, path: Self.root)
+            new.set(interface, properties, at: Self.root)
+        }
         // What was told between the two answers is in neither; told again, what came before them does no harm.
         let changes = changesMeanwhile[reading] ?? []
         guard changes.count < Self.changesMax else { throw .limitReached("\(Self.changesMax) changes while reading") }

@@ -24,6 +24,17 @@ public enum DaemonClientError: Error, CustomStringConvertible {
         return Failure(busName: name, message: message)
     }
 
+    /// As if the daemon had answered this.
+    static func refused(_ error: some BusError) -> DaemonClientError {
+        let reply = PTTBus.reply(error)
+        return .bus(.remote(name: reply.name, message: reply.message))
+    }
+
+    /// Whether the daemon has no object at the path that was called.
+    var isUnknownObject: Bool {
+        if case .bus(.remote(let name, _)) = self { name.hasSuffix(".UnknownObject") } else { false }
+    }
+
     /// What is wrong and what to do.
     public var description: String {
         switch self {

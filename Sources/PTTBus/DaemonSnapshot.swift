@@ -27,16 +27,12 @@ public struct DaemonSnapshot: Sendable, Hashable {
 
     mutating func set(_ interface: String, _ properties: [String: DBusValue], at path: DBusObjectPath) {
         switch interface {
-        case PTTBus.managerInterface: manager = ManagerProperties(properties: manager.properties + properties)
-        case PTTBus.channelInterface:
-            channels[path] = ChannelProperties(properties: (channels[path] ?? .init()).properties + properties)
-        case PTTBus.accessoryInterface:
-            accessories[path] = AccessoryProperties(properties: (accessories[path] ?? .init()).properties + properties)
-        case PTTBus.accessoryManagerInterface:
-            accessoryManager = AccessoryManagerProperties(properties: accessoryManager.properties + properties)
-        case PTTBus.nearbyInterface: nearby = NearbyProperties(properties: nearby.properties + properties)
-        case PTTBus.learningInterface:
-            learning[path] = LearningReport(properties: (learning[path] ?? .init()).properties + properties)
+        case PTTBus.managerInterface: manager.update(properties)
+        case PTTBus.channelInterface: channels[path, default: .init()].update(properties)
+        case PTTBus.accessoryInterface: accessories[path, default: .init()].update(properties)
+        case PTTBus.accessoryManagerInterface: accessoryManager.update(properties)
+        case PTTBus.nearbyInterface: nearby.update(properties)
+        case PTTBus.learningInterface: learning[path, default: .init()].update(properties)
         default: break
         }
     }
@@ -46,8 +42,4 @@ public struct DaemonSnapshot: Sendable, Hashable {
         if interfaces.contains(PTTBus.accessoryInterface) { accessories[path] = nil }
         if interfaces.contains(PTTBus.learningInterface) { learning[path] = nil }
     }
-}
-
-private func + (lhs: [String: DBusValue], rhs: [String: DBusValue]) -> [String: DBusValue] {
-    lhs.merging(rhs) { _, new in new }
 }

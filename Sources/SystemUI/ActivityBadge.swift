@@ -49,12 +49,11 @@ enum ActivityBadge {
 
     private static func color(of activity: Activity) -> (red: UInt8, green: UInt8, blue: UInt8) {
         switch activity {
-        case .away: (0x7A, 0x7A, 0x7A)
+        case .away, .unavailable: (0x7A, 0x7A, 0x7A)
         case .idle: (0x5B, 0x7F, 0xA6)
         case .transmitting: (0xD9, 0x2B, 0x2B)
         case .receiving: (0x2E, 0x9E, 0x4F)
         case .connecting: (0xE0, 0x9A, 0x1F)
-        case .unavailable: (0x7A, 0x7A, 0x7A)
         }
     }
 }

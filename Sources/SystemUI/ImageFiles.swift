@@ -142,7 +142,6 @@ enum Picture: Hashable, Sendable {
         switch self {
         case .icon(let name): return name
         case .file(let path):
-            let digits = Array("0123456789ABCDEF".unicodeScalars)
             return path.utf8.reduce(into: "file://") { uri, byte in
                 switch byte {
                 case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -151,8 +150,7 @@ enum Picture: Hashable, Sendable {
                     uri.unicodeScalars.append(Unicode.Scalar(byte))
                 default:
                     uri += "%"
-                    uri.unicodeScalars.append(digits[Int(byte >> 4)])
-                    uri.unicodeScalars.append(digits[Int(byte & 15)])
+                    for digit in [byte >> 4, byte & 15] { uri += String(digit, radix: 16, uppercase: true) }
                 }
             }
         }

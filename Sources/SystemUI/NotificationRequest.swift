@@ -20,18 +20,25 @@ struct NotificationRequest: Equatable {
     init(_ view: NotificationView, capabilities: Set<String>, replacing: UInt32, picture: Picture?) {
         self.replacing = replacing
         expiry = view.lifetime
-        let headline: String
-        let remark: String?
+        let (headline, category, symbol): (String, String, String)
+        var remark: String?
+        var isUrgent = false
         switch view.subject {
-        case .speaking(let name): (headline, remark) = ("\(name) is speaking", nil)
-        case .spoke(let name): (headline, remark) = ("\(name) was speaking", nil)
-        case .failure(let reason): (headline, remark) = ("You cannot talk", reason)
-        case .announcement(let text, _): (headline, remark) = (text, nil)
+        case .speaking(let name):
+            (headline, category, symbol) = ("\(name) is speaking", "im.received", Activity.receiving.iconName)
+        case .spoke(let name):
+            (headline, category, symbol) = ("\(name) was speaking", "im.received", Activity.receiving.iconName)
+        case .failure(let reason):
+            (headline, category, symbol) = ("You cannot talk", "im.error", "dialog-warning")
+            remark = reason
+        case .announcement(let text, let stays):
+            (headline, category, symbol) = (text, "device", stays ? "dialog-warning" : "dialog-information")
+            isUrgent = stays
         case .newcomer(let name):
-            (headline, remark) = (
-                "\(name) wants to join",
-                capabilities.contains("actions") ? nil : "'pttctl nearby admit' or 'pttctl nearby refuse' answers"
-            )
+            (headline, category, symbol) = ("\(name) wants to join", "presence", "dialog-question")
+            if !capabilities.contains("actions") { remark = "'pttctl nearby admit' or 'pttctl nearby refuse' answers" }
+            // Somebody stands and waits.
+            isUrgent = true
         }
         if capabilities.contains("body") {
             summary = headline
@@ -43,32 +50,14 @@ struct NotificationRequest: Equatable {
         }
         actions = capabilities.contains("actions") ? view.buttons.flatMap { [$0.key, $0.label] } : []
         hints = [
-            "urgency": .byte(1),
+            "urgency": .byte(isUrgent ? 2 : 1), "category": .string(category),
             // Who spoke is of no interest afterwards.
             "transient": .boolean(true),
             // A chime over a voice would hide its first word.
             "suppress-sound": .boolean(true),
         ]
-        switch view.subject {
-        // Somebody stands and waits.
-        case .announcement(_, isUrgent: true), .newcomer: hints["urgency"] = .byte(2)
-        case .speaking, .spoke, .failure, .announcement: break
-        }
         let showsIcons = capabilities.contains("icon-static") || capabilities.contains("icon-multi")
-        switch view.subject {
-        case .speaking, .spoke:
-            hints["category"] = .string("im.received")
-            icon = showsIcons ? Activity.receiving.iconName : ""
-        case .failure:
-            hints["category"] = .string("im.error")
-            icon = showsIcons ? "dialog-warning" : ""
-        case .announcement(_, let isUrgent):
-            hints["category"] = .string("device")
-            icon = showsIcons ? (isUrgent ? "dialog-warning" : "dialog-information") : ""
-        case .newcomer:
-            hints["category"] = .string("presence")
-            icon = showsIcons ? "dialog-question" : ""
-        }
+        icon = showsIcons ? symbol : ""
         if showsIcons, let picture { hints["image-path"] = .string(picture.uri) }
     }
 

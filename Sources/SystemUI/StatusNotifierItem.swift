@@ -166,8 +166,8 @@ actor StatusNotifierItem {
         try DBusExport(
             Self.declaration, properties: properties,
             methods: [
-                "Activate": { [weak self] _ in
-                    await self?.activate()
+                "Activate": { [activated] _ in
+                    activated()
                     return []
                 },
                 // Leaving a channel by a slip of the middle button would be worse than nothing.
@@ -177,8 +177,6 @@ actor StatusNotifierItem {
                 "Scroll": { _ in [] },
             ])
     }
-
-    private func activate() { activated() }
 
     private static let pixelsType = ActivityBadge.pixelsType
 

@@ -77,7 +77,7 @@ struct SystemUIStateMachine {
 
     /// Nothing to show.
     init() {
-        tray = Throttle(Self.trayView(of: SystemUIState()), interval: Self.redrawInterval)
+        tray = Throttle(Self.initialTray, interval: Self.redrawInterval)
         menu = Throttle(Self.initialMenu, interval: Self.redrawInterval)
     }
 

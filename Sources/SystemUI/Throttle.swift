@@ -16,17 +16,12 @@ struct Throttle<Value: Equatable> {
         self.interval = interval
     }
 
-    /// When `due` must be called; nil while nothing waits.
+    /// When `set` must be called again; nil while nothing waits.
     var nextDeadline: Instant? { wanted == told ? nil : notBefore }
 
     /// Sets a new value. Returns it if it is to be sent now.
     mutating func set(_ value: Value, at now: Instant) -> Value? {
         wanted = value
-        return due(at: now)
-    }
-
-    /// The value to send now.
-    mutating func due(at now: Instant) -> Value? {
         guard wanted != told else { return nil }
         if let notBefore, now < notBefore { return nil }
         told = wanted
