@@ -51,6 +51,8 @@ public actor ApplicationDelegate {
     private let logger: Logger
     private let overflowed: @Sendable () -> Void
     private var queue: [Waiting] = []
+    /// Service updates that the program has not completed. They do not hold up others, and count all the same.
+    private var updates = 0
     private var isCalling = false
     private var isGone = false
 
@@ -75,10 +77,10 @@ public actor ApplicationDelegate {
             answered?(.failure(.gone))
             return
         }
-        guard queue.count < PTTBusLimits.delegateQueue else {
+        guard queue.count + updates < PTTBusLimits.delegateQueue else {
             logger.error(
                 "program treated as gone: too many calls of its delegate are pending",
-                metadata: ["program": "\(busName)", "waiting": "\(queue.count)"])
+                metadata: ["program": "\(busName)", "waiting": "\(queue.count + updates)"])
             end()
             answered?(.failure(.gone))
             overflowed()
@@ -129,7 +131,11 @@ public actor ApplicationDelegate {
             let next = queue.removeFirst()
             if case .incomingServiceUpdatePush = next.call {
                 // It is answered when the program has done its work, which other calls do not wait for.
-                Task.immediate { await self.carryOut(next) }
+                updates += 1
+                Task.immediate {
+                    await self.carryOut(next)
+                    self.updates -= 1
+                }
             } else {
                 await carryOut(next)
             }

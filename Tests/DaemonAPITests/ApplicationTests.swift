@@ -407,6 +407,30 @@ private struct Program {
         }
     }
 
+    @Test func `a program that completes no service update is over`() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let program = try await Program(fixture) { _ in
+                try await Task.sleep(for: .seconds(60))
+                return .done
+            }
+            _ = try await program.client.registerApplication()
+            let delegate = try #require(await served.controls.delegate(of: program.busName))
+            let update = DelegateCall.incomingServiceUpdatePush(
+                Served.uuid, payload: "{}", isHighPriority: false, remainingHighPriorityBudget: 6)
+            for _ in 0..<PTTBusLimits.delegateQueue { await delegate.tell(update) }
+            try await program.calls.wait(for: PTTBusLimits.delegateQueue)
+            let answers = Recorder<ApplicationDelegate.Outcome>()
+            await delegate.tell(update) { answers.record($0) }
+            #expect(answers.all == [.failure(.gone)])
+            #expect(
+                try await served.controls.asked.wait(for: 2).last
+                    == .left(ApplicationID(busName: program.busName, name: "")))
+            await program.client.close()
+            await served.close()
+        }
+    }
+
     @Test func `a stranger may not call a programs delegate`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
