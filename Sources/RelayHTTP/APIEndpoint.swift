@@ -2,37 +2,14 @@
 import HTTPTypes
 import Logging
 import ServiceLifecycle
-import Synchronization
-
-/// Why the API is not served.
-public enum APIEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The port cannot be opened.
-    case listen(String, String)
-
-    /// What is wrong and what to do.
-    public var description: String {
-        switch self {
-        case .listen(let address, let reason):
-            "the API cannot be served on TCP \(address): \(reason); "
-                + "see what else runs there, or choose another address with 'listen' in [api]"
-        }
-    }
-}
 
 /// Serves the API. It has one thread of its own, from `run` until that returns.
 public struct APIEndpoint: Service {
     /// The description of the API (OpenAPI 3.1), as it is served at `/openapi.json`.
     public static let description = String(decoding: PackageResources.openapi_json, as: UTF8.self)
 
-    private final class CurrentToken: Sendable {
-        private let token: Mutex<OperatorToken>
-        init(_ token: OperatorToken) { self.token = Mutex(token) }
-        func opens(_ authorization: String?) -> Bool { token.withLock { $0.opens(authorization) } }
-        func set(_ new: OperatorToken) { token.withLock { $0 = new } }
-    }
-
-    private let configuration: APIConfiguration
-    private let token: CurrentToken
+    private let configuration: PlainHTTPConfiguration
+    private let token: Current<OperatorToken>
     private let logger: Logger
     private let onListening: @Sendable (UInt16) async -> Void
     private let answer: @Sendable (APIRequest) async -> APIAnswer
@@ -43,12 +20,12 @@ public struct APIEndpoint: Service {
     ///   - onListening: Called once with the port.
     ///   - answer: Answers a request that showed the token.
     public init(
-        configuration: APIConfiguration, logger: Logger,
+        configuration: PlainHTTPConfiguration, logger: Logger,
         onListening: @escaping @Sendable (UInt16) async -> Void = { _ in },
         answer: @escaping @Sendable (APIRequest) async -> APIAnswer
     ) {
         self.configuration = configuration
-        token = CurrentToken(configuration.token)
+        token = Current(configuration.token)
         self.logger = logger
         self.onListening = onListening
         self.answer = answer
@@ -59,25 +36,11 @@ public struct APIEndpoint: Service {
 
     /// Serves until the task is cancelled or the service group shuts down.
     ///
-    /// - Throws: `APIEndpointError.listen`.
+    /// - Throws: `ListenFailure`.
     public func run() async throws {
-        do {
-            try await PlainHTTP.serve(
-                address: configuration.listenAddress, port: configuration.listenPort, limits: configuration.limits,
-                logger: logger, listening: onListening
-            ) { head, body in
-                let answer = await respond(to: head, body)
-                var headers: HTTPFields = [.cacheControl: "no-store", .xContentTypeOptions: "nosniff"]
-                if !answer.body.isEmpty { headers[.contentType] = answer.mediaType }
-                for (name, value) in answer.fields {
-                    if let name = HTTPField.Name(name) { headers[name] = value }
-                }
-                return PlainHTTP.Answer(status: answer.status, headers: headers, body: answer.body)
-            }
-        } catch let error as ListenFailure {
-            throw APIEndpointError.listen(
-                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
-        }
+        try await PlainHTTP.serve(
+            configuration, as: .init("the API cannot be served", section: "api"), logger: logger,
+            listening: onListening, answer: respond)
     }
 
     /// Answers a request; `body`: nil when it is too long.
@@ -91,7 +54,7 @@ public struct APIEndpoint: Service {
             }
             return APIAnswer(status: 200, body: Self.description)
         }
-        guard token.opens(head.headerFields[.authorization]) else {
+        guard token.get().opens(head.headerFields[.authorization]) else {
             return APIProblem(
                 401, "token", "'pttrelay api-token' prints the token; send it as 'Authorization: Bearer TOKEN'."
             ).answer(["WWW-Authenticate": "Bearer"])

@@ -20,15 +20,18 @@ public struct APIRequest: Sendable {
     }
 }
 
-/// What goes back.
-public struct APIAnswer: Sendable, Equatable {
+/// What goes back for it.
+public typealias APIAnswer = PlainHTTPAnswer
+
+/// What an endpoint of plain HTTP sends back.
+public struct PlainHTTPAnswer: Sendable, Equatable {
     /// The HTTP status code.
     public var status: Int
     /// Header fields besides those of every answer.
     public var fields: [String: String]
-    /// The body, JSON; empty: none.
+    /// The body; empty: none.
     public var body: String
-    /// What kind of JSON that is.
+    /// What kind of text that is.
     public var mediaType: String
 
     /// An answer.

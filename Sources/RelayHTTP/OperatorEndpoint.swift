@@ -4,22 +4,8 @@ import Logging
 import RelayServer
 import ServiceLifecycle
 
-/// Why the operator's endpoint does not run.
-public enum OperatorEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// The port cannot be opened.
-    case listen(String, String)
-
-    /// What is wrong and what to do.
-    public var description: String {
-        switch self {
-        case .listen(let address, let reason):
-            "the operator's page cannot be served on TCP \(address): \(reason); "
-                + "see what else runs there, or choose another address with 'listen' in [operator]"
-        }
-    }
-}
-
-/// Answers `/healthz`, `/metrics`, `/status.json` and `/`. It has one thread of its own, from `run` until that returns.
+/// Answers `/healthz`, `/metrics`, `/status.json` and `/`. It has one thread of its own, from `run` until that returns. Everything that it
+/// tells is the relay's.
 public struct OperatorEndpoint: Service {
     /// How the relay is.
     public struct Source: Sendable {
@@ -64,17 +50,31 @@ public struct OperatorEndpoint: Service {
         }
     }
 
-    private let configuration: OperatorEndpointConfiguration
+    /// The page, as it is in Page/. It loads nothing, and asks only this relay; its style and script are in it.
+    static let page = String(decoding: PackageResources.operator_html, as: UTF8.self)
+    private static let contentSecurityPolicy =
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+        + "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+    private var configuration: PlainHTTPConfiguration
+    private let version: String
     private let source: Source
     private let logger: Logger
     private let onListening: @Sendable (UInt16) async -> Void
 
-    /// An endpoint that does not listen yet; `onListening` is called once with the port.
+    /// An endpoint that does not listen yet.
+    ///
+    /// - Parameters:
+    ///   - version: The program's.
+    ///   - onListening: Called once with the port.
     public init(
-        configuration: OperatorEndpointConfiguration, source: Source, logger: Logger,
+        configuration: PlainHTTPConfiguration, version: String, source: Source, logger: Logger,
         onListening: @escaping @Sendable (UInt16) async -> Void = { _ in }
     ) {
         self.configuration = configuration
+        // No request here has a body.
+        self.configuration.bodyBytes = 0
+        self.version = version
         self.source = source
         self.logger = logger
         self.onListening = onListening
@@ -82,37 +82,67 @@ public struct OperatorEndpoint: Service {
 
     /// Serves until the task is cancelled or the service group shuts down.
     ///
-    /// - Throws: `OperatorEndpointError.listen`.
+    /// - Throws: `ListenFailure`.
     public func run() async throws {
-        let configuration = configuration
-        let responder = OperatorResponder(
-            token: configuration.token, version: configuration.version, source: source)
-        do {
-            try await PlainHTTP.serve(
-                address: configuration.listenAddress, port: configuration.listenPort, limits: configuration.limits,
-                logger: logger, listening: onListening
-            ) { head, _ in
-                let answer = await responder.answer(
-                    method: head.method.rawValue, path: head.path ?? "",
-                    authorization: head.headerFields[.authorization])
-                return PlainHTTP.Answer(status: answer.status, headers: Self.headers(answer), body: answer.body)
-            }
-        } catch let error as ListenFailure {
-            throw OperatorEndpointError.listen(
-                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
+        try await PlainHTTP.serve(
+            configuration, as: .init("the operator's page cannot be served", section: "operator"), logger: logger,
+            listening: onListening
+        ) { head, _ in
+            var answer = await answer(
+                method: head.method.rawValue, path: head.path ?? "", authorization: head.headerFields[.authorization])
+            answer.fields["Content-Security-Policy"] = Self.contentSecurityPolicy
+            return answer
         }
     }
 
-    private static func headers(_ answer: OperatorResponder.Answer) -> HTTPFields {
-        var headers: HTTPFields = [
-            .contentType: answer.mediaType, .cacheControl: "no-store", .xContentTypeOptions: "nosniff",
-            .contentSecurityPolicy: OperatorPage.contentSecurityPolicy,
-        ]
-        switch answer.status {
-        case 401: headers[.wwwAuthenticate] = "Bearer"
-        case 405: headers[.allow] = "GET, HEAD"
-        default: break
+    /// Answers one request.
+    ///
+    /// - Parameters:
+    ///   - path: As it came, with whatever follows a `?`.
+    ///   - authorization: The value of the field.
+    func answer(method: String, path: String, authorization: String?) async -> PlainHTTPAnswer {
+        let path = path.prefix { $0 != "?" }
+        guard ["/", "/healthz", "/metrics", "/status.json"].contains(path) else {
+            return Self.line(404, "not found; use /, /healthz, /metrics or /status.json")
         }
-        return headers
+        guard method == "GET" || method == "HEAD" else {
+            return Self.line(405, "only GET and HEAD are allowed", ["Allow": "GET, HEAD"])
+        }
+        if path == "/healthz" {
+            return await source.isServing() ? Self.line(200, "ok") : Self.line(503, "the relay is going down")
+        }
+        // It shows nothing by itself: its script asks for the rest, with the token.
+        if path == "/" {
+            return PlainHTTPAnswer(status: 200, body: Self.page, mediaType: "text/html; charset=utf-8")
+        }
+        guard configuration.token.opens(authorization) else {
+            return Self.line(
+                401, "'pttrelay operator-token' prints the token; send it as 'Authorization: Bearer TOKEN'",
+                ["WWW-Authenticate": "Bearer"])
+        }
+        return await (path == "/metrics" ? metrics() : status()) ?? Self.line(503, "the relay is not running")
+    }
+
+    private static func line(_ status: Int, _ text: String, _ fields: [String: String] = [:]) -> PlainHTTPAnswer {
+        PlainHTTPAnswer(status: status, fields: fields, body: text + "\n", mediaType: "text/plain; charset=utf-8")
+    }
+
+    private func metrics() async -> PlainHTTPAnswer? {
+        guard let statistics = await source.statistics() else { return nil }
+        let text = MetricsText.text(
+            statistics, version: version, cluster: await source.cluster?.figures(), process: .own())
+        return PlainHTTPAnswer(status: 200, body: text, mediaType: MetricsText.mediaType)
+    }
+
+    private func status() async -> PlainHTTPAnswer? {
+        let status: OperatorStatus
+        if let cluster = await source.cluster?.view() {
+            guard let own = cluster.own else { return nil }
+            status = OperatorStatus(cluster, own: own)
+        } else {
+            guard let statistics = await source.statistics() else { return nil }
+            status = OperatorStatus(statistics, version: version)
+        }
+        return PlainHTTPAnswer(status: 200, body: status.text)
     }
 }

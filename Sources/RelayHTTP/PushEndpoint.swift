@@ -1,4 +1,5 @@
 // The HTTP endpoint that runs: TCP, TLS and HTTP/2 below, `PushResponder` above.
+import Cryptography
 import HummingbirdCore
 import HummingbirdHTTP2
 import Logging
@@ -15,7 +16,7 @@ public struct PushEndpoint: Service {
     private let logger: Logger
     private let channel: TimedServerChannel
     private let responder: PushResponder
-    private let clients: PushClients
+    private let clients: Current<[PublicKeyPin: PushClient]>
     private let onListening: @Sendable (UInt16) async -> Void
 
     /// An endpoint that does not listen yet.
@@ -32,16 +33,14 @@ public struct PushEndpoint: Service {
         self.configuration = configuration
         self.logger = logger
         self.onListening = onListening
-        let clients = PushClients(configuration.clients)
-        self.clients = clients
-        let responder = PushResponder(
-            configuration: configuration, clients: clients, logger: logger, deliver: deliver)
-        self.responder = responder
+        clients = Current(PushClient.byPin(configuration.clients))
         let limits = configuration.limits
+        let responder = PushResponder(clients: clients, limits: limits, logger: logger, deliver: deliver)
+        self.responder = responder
         let upgrade = try Self.upgrade(
             configuration.certificatePEM, configuration.privateKeyPEM, limits: limits, to: responder)
         channel = TimedServerChannel(
-            upgrade: CurrentUpgrade(upgrade), handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
+            upgrade: Current(upgrade), handshakeTime: limits.handshakeTime, strangerTime: limits.strangerTime,
             mayPush: { certificate in
                 guard case .client = responder.sender(certificate) else { return false }
                 return true
@@ -75,11 +74,7 @@ public struct PushEndpoint: Service {
     private static func tls(
         _ certificatePEM: String, _ privateKeyPEM: String, _ limits: PushEndpointLimits
     ) throws -> TLSConfiguration {
-        let chain = try NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8))
-        let key = try NIOSSLPrivateKey(bytes: Array(privateKeyPEM.utf8), format: .pem)
-        var tls = TLSConfiguration.makeServerConfiguration(
-            certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
-        tls.minimumTLSVersion = .tlsv12
+        var tls = try TLSConfiguration.server(certificatePEM, privateKeyPEM: privateKeyPEM)
         tls.trustRoots = .certificates([])
         // For a client that does not answer the goodbye.
         tls.shutdownTimeout = TimeAmount(limits.goodbyeTime)
@@ -103,26 +98,20 @@ public struct PushEndpoint: Service {
     public func setCertificate(_ certificate: Certificate) { channel.upgrade.set(certificate.upgrade) }
 
     /// From the next request on these may push, and nobody else.
-    public func setClients(_ clients: [PushClient]) { self.clients.set(clients) }
+    public func setClients(_ clients: [PushClient]) { self.clients.set(PushClient.byPin(clients)) }
 
     /// Takes pushes until the task is cancelled or the service group shuts down.
     ///
-    /// - Throws: `PushEndpointError.listen`.
+    /// - Throws: `ListenFailure`.
     public func run() async throws {
-        do {
-            try await HTTPListener.serve(
-                channel, address: configuration.listenAddress, port: configuration.listenPort,
-                admission: .init(
-                    connections: configuration.limits.connections,
-                    connectionsPerAddress: configuration.limits.connectionsPerAddress,
-                    silence: configuration.limits.silence),
-                timeouts: .init(
-                    requestTime: nil,
-                    unreadTime: configuration.limits.requestTime, unreadBytes: configuration.limits.unreadBytes),
-                logger: logger, listening: onListening)
-        } catch let error as ListenFailure {
-            throw PushEndpointError.listen(
-                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
-        }
+        let limits = configuration.limits
+        try await HTTPListener.serve(
+            channel, as: .init("pushes cannot be received", section: "push"), address: configuration.listenAddress,
+            port: configuration.listenPort,
+            admission: .init(
+                connections: limits.connections, connectionsPerAddress: limits.connectionsPerAddress,
+                silence: limits.silence),
+            timeouts: .init(requestTime: nil, unreadTime: limits.requestTime, unreadBytes: limits.unreadBytes),
+            logger: logger, listening: onListening)
     }
 }

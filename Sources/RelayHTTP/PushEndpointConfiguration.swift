@@ -65,8 +65,6 @@ public struct PushEndpointLimits: Sendable, Hashable {
 public enum PushEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The certificate or its key cannot be used.
     case certificate(String)
-    /// The port cannot be opened.
-    case listen(String, String)
 
     /// What is wrong and what to do.
     public var description: String {
@@ -74,9 +72,6 @@ public enum PushEndpointError: Error, Equatable, Sendable, CustomStringConvertib
         case .certificate(let reason):
             "the certificate for pushes cannot be used (\(reason)); give a PEM file with the certificate and its chain, "
                 + "and one with its key, or remove both from [push]: then the relay makes its own"
-        case .listen(let address, let reason):
-            "pushes cannot be received on TCP \(address): \(reason); "
-                + "see what else runs there, or choose another address with 'listen' in [push]"
         }
     }
 }

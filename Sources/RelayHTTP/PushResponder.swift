@@ -9,19 +9,10 @@ import NIOCore
 import NIOSSL
 import RelayProtocol
 import RelayServer
-import Synchronization
 
-/// Who may push what. It may change while the endpoint runs.
-final class PushClients: Sendable {
-    private let clients: Mutex<[PublicKeyPin: PushClient]>
-
-    init(_ list: [PushClient]) { clients = Mutex(Self.byPin(list)) }
-
-    func set(_ list: [PushClient]) { clients.withLock { $0 = Self.byPin(list) } }
-
-    subscript(pin: PublicKeyPin) -> PushClient? { clients.withLock { $0[pin] } }
-
-    private static func byPin(_ list: [PushClient]) -> [PublicKeyPin: PushClient] {
+extension PushClient {
+    /// Clients by the keys that they show; one that is named twice may push what either says.
+    static func byPin(_ list: [PushClient]) -> [PublicKeyPin: PushClient] {
         Dictionary(list.map { ($0.pin, $0) }) { first, second in
             PushClient(pin: first.pin, topics: first.topics + second.topics) ?? first
         }
@@ -33,19 +24,11 @@ struct PushResponder: Sendable {
     /// Takes a push that is in order; `RelayServer.push`.
     typealias Deliver = @Sendable (PushRequest) async -> PushVerdict
 
-    let clients: PushClients
+    /// Who may push what.
+    let clients: Current<[PublicKeyPin: PushClient]>
     let limits: PushEndpointLimits
-    let deliver: Deliver
     let logger: Logger
-
-    init(
-        configuration: PushEndpointConfiguration, clients: PushClients, logger: Logger, deliver: @escaping Deliver
-    ) {
-        self.clients = clients
-        limits = configuration.limits
-        self.deliver = deliver
-        self.logger = logger
-    }
+    let deliver: Deliver
 
     /// Answers one request.
     func respond(_ request: Request, _ writer: consuming ResponseWriter, _ channel: any Channel) async throws {
@@ -180,7 +163,7 @@ struct PushResponder: Sendable {
     func sender(_ certificate: NIOSSLCertificate?) -> PushSender {
         guard let certificate else { return .anonymous }
         guard let bytes = try? certificate.toDERBytes(), let pin = try? PublicKeyPin(certificateDER: bytes),
-            let client = clients[pin]
+            let client = clients.get()[pin]
         else { return .stranger }
         return .client(client)
     }

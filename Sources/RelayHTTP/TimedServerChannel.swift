@@ -5,22 +5,10 @@ import Logging
 import NIOCore
 import NIOSSL
 import NIOTLS
-import Synchronization
-
-/// The upgrade for new connections. It may change while the endpoint runs.
-final class CurrentUpgrade: Sendable {
-    private let upgrade: Mutex<HTTP2UpgradeChannel>
-
-    init(_ upgrade: HTTP2UpgradeChannel) { self.upgrade = Mutex(upgrade) }
-
-    func get() -> HTTP2UpgradeChannel { upgrade.withLock { $0 } }
-
-    func set(_ new: HTTP2UpgradeChannel) { upgrade.withLock { $0 = new } }
-}
 
 /// HTTP/2 over TLS, with a timeout for the handshake, and one for clients that may not push.
 struct TimedServerChannel: ServerChildChannel {
-    let upgrade: CurrentUpgrade
+    let upgrade: Current<HTTP2UpgradeChannel>
     let handshakeTime: Duration
     let strangerTime: Duration
     /// Whether a client with this certificate, or none, may push.

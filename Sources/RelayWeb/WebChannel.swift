@@ -6,21 +6,9 @@ import NIOCore
 import NIOHTTP1
 import NIOSSL
 import NIOWebSocket
+import RelayHTTP
 import RelayProtocol
 import RelayServer
-import Synchronization
-
-/// The certificate for new connections. It may change while the endpoint runs.
-final class CurrentCertificate: Sendable {
-    private let context: Mutex<NIOSSLContext?>
-
-    /// nil: no TLS.
-    init(_ context: NIOSSLContext?) { self.context = Mutex(context) }
-
-    func get() -> NIOSSLContext? { context.withLock { $0 } }
-
-    func set(_ new: NIOSSLContext?) { context.withLock { $0 = new } }
-}
 
 /// Sets connections up.
 struct WebChannel: ServerChildChannel {
@@ -29,7 +17,8 @@ struct WebChannel: ServerChildChannel {
         let channel: any Channel
     }
 
-    let certificate: CurrentCertificate
+    /// For new connections; nil: no TLS.
+    let certificate: Current<NIOSSLContext?>
     let rules: WebRequest
     let worker: RelayWebWorker
     let passages: WebPassages

@@ -18,7 +18,7 @@ public struct WebEndpoint: Service {
     public let worker: RelayWebWorker
     private let configuration: WebEndpointConfiguration
     private let group: MultiThreadedEventLoopGroup
-    private let certificate: CurrentCertificate
+    private let certificate: Current<NIOSSLContext?>
     private let page: WebPage
     private let passages: WebPassages
     private let logger: Logger
@@ -37,10 +37,10 @@ public struct WebEndpoint: Service {
         self.configuration = configuration
         self.logger = logger
         self.page = WebPage(page ?? WebPage.builtIn)
-        let tls = try configuration.certificate.map { (pem, key) throws(WebEndpointError) in
-            try Self.context(pem, key)
-        }
-        certificate = CurrentCertificate(tls)
+        certificate = Current(
+            try configuration.certificate.map { (pem, key) throws(WebEndpointError) in
+                try Self.certificate(pem, privateKeyPEM: key).context
+            })
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         self.group = group
         let loop = group.next()
@@ -65,27 +65,6 @@ public struct WebEndpoint: Service {
         return copy
     }
 
-    private static func context(_ pem: String, _ key: String) throws(WebEndpointError) -> NIOSSLContext {
-        do {
-            let chain = try NIOSSLCertificate.fromPEMBytes(Array(pem.utf8))
-            let key = try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem)
-            var tls = TLSConfiguration.makeServerConfiguration(
-                certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
-            tls.minimumTLSVersion = .tlsv12
-            tls.applicationProtocols = ["http/1.1"]
-            return try NIOSSLContext(configuration: tls)
-        } catch {
-            throw .certificate("\(error)")
-        }
-    }
-
-    /// Sees whether a certificate and its key can be used.
-    ///
-    /// - Throws: `WebEndpointError.certificate`.
-    public static func check(_ pem: String, privateKeyPEM: String) throws(WebEndpointError) {
-        _ = try context(pem, privateKeyPEM)
-    }
-
     /// A certificate that has been read, and whose key fits.
     public struct Certificate: Sendable {
         fileprivate let context: NIOSSLContext
@@ -94,8 +73,14 @@ public struct WebEndpoint: Service {
     /// Reads a certificate, with the intermediate ones after it, and its key, in PEM.
     ///
     /// - Throws: `WebEndpointError.certificate`.
-    public func certificate(_ pem: String, privateKeyPEM: String) throws(WebEndpointError) -> Certificate {
-        Certificate(context: try Self.context(pem, privateKeyPEM))
+    public static func certificate(_ pem: String, privateKeyPEM: String) throws(WebEndpointError) -> Certificate {
+        do {
+            var tls = try TLSConfiguration.server(pem, privateKeyPEM: privateKeyPEM)
+            tls.applicationProtocols = ["http/1.1"]
+            return Certificate(context: try NIOSSLContext(configuration: tls))
+        } catch {
+            throw .certificate("\(error)")
+        }
     }
 
     /// Sets the certificate for new connections. Existing ones continue.
@@ -103,24 +88,19 @@ public struct WebEndpoint: Service {
 
     /// Serves until the task is cancelled or the service group shuts down.
     ///
-    /// - Throws: `WebEndpointError.listen`.
+    /// - Throws: `ListenFailure`.
     public func run() async throws {
         let limits = configuration.limits
         let channel = WebChannel(
             certificate: certificate, rules: WebRequest(origins: configuration.origins, page: page), worker: worker,
             passages: passages, limits: limits)
-        do {
-            try await HTTPListener.serve(
-                channel, address: configuration.listenAddress, port: configuration.listenPort,
-                admission: .init(
-                    connections: limits.connections, connectionsPerAddress: limits.connectionsPerAddress,
-                    silence: limits.silence), proxies: configuration.proxies,
-                timeouts: .init(
-                    requestTime: nil, unreadTime: limits.unreadTime, unreadBytes: limits.unreadBytes),
-                on: group, logger: logger, listening: onListening)
-        } catch let error as ListenFailure {
-            throw WebEndpointError.listen(
-                "\(configuration.listenAddress) port \(configuration.listenPort)", error.reason)
-        }
+        try await HTTPListener.serve(
+            channel, as: .init("links over TLS cannot be taken", section: "web"), address: configuration.listenAddress,
+            port: configuration.listenPort,
+            admission: .init(
+                connections: limits.connections, connectionsPerAddress: limits.connectionsPerAddress,
+                silence: limits.silence), proxies: configuration.proxies,
+            timeouts: .init(requestTime: nil, unreadTime: limits.unreadTime, unreadBytes: limits.unreadBytes),
+            on: group, logger: logger, listening: onListening)
     }
 }

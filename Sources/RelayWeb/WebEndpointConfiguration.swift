@@ -66,8 +66,6 @@ public struct WebEndpointLimits: Sendable, Hashable {
 public enum WebEndpointError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The certificate or its key cannot be used.
     case certificate(String)
-    /// The port cannot be opened.
-    case listen(String, String)
     /// The relay's key cannot sign on this link.
     case relayKey(String)
 
@@ -77,9 +75,6 @@ public enum WebEndpointError: Error, Equatable, Sendable, CustomStringConvertibl
         case .certificate(let reason):
             "the certificate for [web] cannot be used (\(reason)); give a PEM file with the certificate and its chain, "
                 + "and one with its key, or remove both: then the relay makes its own, which browsers do not trust"
-        case .listen(let address, let reason):
-            "links over TLS cannot be taken on TCP \(address): \(reason); "
-                + "see what else runs there, or choose another address with 'listen' in [web]"
         case .relayKey(let reason): "[web] cannot be served: \(reason); remove [web] from the configuration"
         }
     }

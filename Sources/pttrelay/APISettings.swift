@@ -9,7 +9,7 @@ struct APISettings: Equatable {
     var tokenFile: String?
 
     /// Only for this machine: there is no TLS.
-    static let standardListen = ListenAddress(address: "127.0.0.1", port: APIConfiguration.defaultPort)
+    static let standardListen = ListenAddress(address: "127.0.0.1", port: PlainHTTPConfiguration.apiPort)
 
     static func read(_ table: SettingsTable) -> APISettings {
         APISettings(

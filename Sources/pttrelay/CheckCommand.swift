@@ -53,7 +53,7 @@ struct CheckCommand: ParsableCommand {
     static func checkWeb(_ settings: RelaySettings) throws {
         guard let files = settings.web?.files else { return }
         let (certificate, key) = try PushSettings.contents(files)
-        try WebEndpoint.check(certificate, privateKeyPEM: key)
+        _ = try WebEndpoint.certificate(certificate, privateKeyPEM: key)
     }
 
     private static func threads(_ settings: RelaySettings) -> String {

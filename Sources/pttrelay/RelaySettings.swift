@@ -140,7 +140,7 @@ struct RelaySettings {
 
     /// Only for this machine: there is no TLS.
     static let standardOperatorListen = ListenAddress(
-        address: "127.0.0.1", port: OperatorEndpointConfiguration.defaultPort)
+        address: "127.0.0.1", port: PlainHTTPConfiguration.operatorPort)
 
     static var listenAddress: SettingType<ListenAddress?> {
         SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in

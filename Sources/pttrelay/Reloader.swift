@@ -66,10 +66,10 @@ struct Reloader: Sendable {
 
     /// The same of the web endpoint.
     private func webCertificate(_ settings: RelaySettings) async throws -> WebEndpoint.Certificate? {
-        guard let web, let files = settings.web,
+        guard web != nil, let files = settings.web,
             let (certificate, key) = try await registrar.webCertificate(files)
         else { return nil }
-        return try web.certificate(certificate, privateKeyPEM: key)
+        return try WebEndpoint.certificate(certificate, privateKeyPEM: key)
     }
 
     /// The changed settings that need a restart, as named in the configuration.

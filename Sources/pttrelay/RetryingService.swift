@@ -2,7 +2,6 @@
 import Logging
 import Reactor
 import RelayHTTP
-import RelayWeb
 import ServiceLifecycle
 
 /// Runs a listening service, and retries with a growing back-off if it cannot listen: members can talk although the
@@ -26,19 +25,13 @@ struct RetryingService: Service {
         while true {
             do {
                 return try await service.run()
-            } catch  where Self.isListening(error) {
+            } catch let error as ListenFailure {
                 logger.warning("\(error); retrying", metadata: ["in": "\(pause.components.seconds) s"])
                 if pause == Self.pauseMin { onFailure() }
             }
             guard await sleep(pause) else { return }
             pause = min(pause * 2, Self.pauseMax)
         }
-    }
-
-    private static func isListening(_ error: any Error) -> Bool {
-        if case .listen? = error as? PushEndpointError { return true }
-        if case .listen? = error as? WebEndpointError { return true }
-        return error is OperatorEndpointError
     }
 
     /// False: it is time to end.

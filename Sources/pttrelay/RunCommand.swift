@@ -85,8 +85,8 @@ struct RunCommand: ParsableCommand {
             })
         let page = parts.operatorPage.map { page in
             OperatorEndpoint(
-                configuration: page, source: .init(parts.server, cluster: parts.watch.map { .init($0) }),
-                logger: logger,
+                configuration: page, version: Version.text,
+                source: .init(parts.server, cluster: parts.watch.map { .init($0) }), logger: logger,
                 onListening: { port in
                     logger.info("serving the operator's page", metadata: ["port": "\(port)"])
                     readiness.listens()
@@ -149,9 +149,9 @@ struct RunCommand: ParsableCommand {
         let server: RelayServer
         let links: [InvitationLink]
         let pushes: PushEndpointConfiguration?
-        let operatorPage: OperatorEndpointConfiguration?
+        let operatorPage: PlainHTTPConfiguration?
         let web: WebEndpoint?
-        let api: APIConfiguration?
+        let api: PlainHTTPConfiguration?
         let registrar: Registrar
         let administration: AdministrationServer
         let node: ClusterNode?
@@ -278,7 +278,7 @@ struct RunCommand: ParsableCommand {
     }
 
     private func endpoint(
-        of configuration: APIConfiguration, _ registrar: Registrar, _ readiness: Readiness
+        of configuration: PlainHTTPConfiguration, _ registrar: Registrar, _ readiness: Readiness
     ) -> APIEndpoint {
         let logger = Logger(label: "pttrelay.api")
         let responder = APIResponder(logger: logger) { try await registrar.perform($0) }
@@ -292,15 +292,14 @@ struct RunCommand: ParsableCommand {
 
     private func page(
         _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
-    ) -> OperatorEndpointConfiguration {
+    ) -> PlainHTTPConfiguration {
         if !listen.isLoopback {
             logger.warning(
                 "the operator's page has no TLS and can be reached from other machines: anyone on the path can read the token",
                 metadata: ["address": "\(listen.text)"])
         }
-        return OperatorEndpointConfiguration(
-            listenAddress: listen.address, listenPort: listen.port, token: state.operatorToken(logger),
-            version: Version.text)
+        return PlainHTTPConfiguration(
+            listenAddress: listen.address, listenPort: listen.port, token: state.operatorToken(logger))
     }
 }
 

@@ -54,9 +54,8 @@ do {
         part(
             "RelayHTTP",
             [
-                "APIConfiguration.swift", "APIMessages.swift", "APIProblem.swift",
-                "OperatorEndpointConfiguration.swift",
-                "OperatorToken.swift", "PlainHTTPLimits.swift", "PushEndpointConfiguration.swift",
+                "APIMessages.swift", "APIProblem.swift", "OperatorToken.swift", "PlainHTTPConfiguration.swift",
+                "PushEndpointConfiguration.swift",
                 "PushHead.swift", "PushPayload.swift", "PushRejection.swift",
             ],
             ["Cryptography", "RelayProtocol", "Vocabulary"]),

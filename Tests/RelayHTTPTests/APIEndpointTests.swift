@@ -10,7 +10,7 @@ import Testing
         _ token: OperatorToken, onListening: @escaping @Sendable (UInt16) async -> Void = { _ in }
     ) -> APIEndpoint {
         APIEndpoint(
-            configuration: APIConfiguration(listenPort: 0, token: token), logger: EndpointRig.quiet,
+            configuration: PlainHTTPConfiguration(listenPort: 0, token: token), logger: EndpointRig.quiet,
             onListening: onListening
         ) { request in
             APIAnswer(

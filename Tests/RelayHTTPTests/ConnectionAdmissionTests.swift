@@ -110,7 +110,7 @@ final class Silence: Sendable {
     ) async throws {
         let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
         let endpoint = OperatorEndpoint(
-            configuration: .init(listenPort: 0, token: OperatorToken(), version: "1"),
+            configuration: .init(listenPort: 0, token: OperatorToken()), version: "1",
             source: .init(isServing: { true }, statistics: { nil }), logger: EndpointRig.quiet,
             onListening: { found.yield($0) })
         let running = Task { try await endpoint.run() }
@@ -132,11 +132,12 @@ final class Silence: Sendable {
 
     @Test func `a request that comes byte by byte has an end`() async throws {
         let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
-        var configuration = OperatorEndpointConfiguration(listenPort: 0, token: OperatorToken(), version: "1")
+        var configuration = PlainHTTPConfiguration(listenPort: 0, token: OperatorToken())
         configuration.requestTime = .milliseconds(500)
         let endpoint = OperatorEndpoint(
-            configuration: configuration, source: .init(isServing: { true }, statistics: { nil }),
-            logger: EndpointRig.quiet, onListening: { found.yield($0) })
+            configuration: configuration, version: "1",
+            source: .init(isServing: { true }, statistics: { nil }), logger: EndpointRig.quiet,
+            onListening: { found.yield($0) })
         let running = Task { try await endpoint.run() }
         let port = await ports.first { _ in true } ?? 0
         let begun = Instant.now

@@ -44,7 +44,7 @@ private final class Crowd: Sendable {
         for round in 0..<50 {
             let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
             let endpoint = APIEndpoint(
-                configuration: APIConfiguration(listenPort: 0, token: OperatorToken()), logger: EndpointRig.quiet,
+                configuration: PlainHTTPConfiguration(listenPort: 0, token: OperatorToken()), logger: EndpointRig.quiet,
                 onListening: { found.yield($0) }
             ) { _ in APIAnswer(status: 204) }
             let group = ServiceGroup(
@@ -65,7 +65,7 @@ private final class Crowd: Sendable {
     @Test func `an endpoint that is told to end before it listens ends`() async throws {
         for _ in 0..<20 {
             let endpoint = APIEndpoint(
-                configuration: APIConfiguration(listenPort: 0, token: OperatorToken()), logger: EndpointRig.quiet
+                configuration: PlainHTTPConfiguration(listenPort: 0, token: OperatorToken()), logger: EndpointRig.quiet
             ) { _ in APIAnswer(status: 204) }
             let running = Task { try await endpoint.run() }
             running.cancel()

@@ -311,7 +311,7 @@ import Vocabulary
         let second = try PushEndpoint(
             configuration: configuration(one.certificatePEM, one.privateKeyPEM, port: rig.port), logger: quiet
         ) { _ in .shutDown }
-        let error = await #expect(throws: PushEndpointError.self) { try await second.run() }
+        let error = await #expect(throws: ListenFailure.self) { try await second.run() }
         #expect("\(error as Any)".contains("\(rig.port)"))
         try await rig.stop()
     }

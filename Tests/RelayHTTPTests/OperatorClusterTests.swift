@@ -107,14 +107,15 @@ import Testing
 
     private static func status(_ cluster: OperatorCluster) async throws -> OperatorStatus? {
         let token = OperatorToken()
-        let responder = OperatorResponder(
-            token: token, version: "1.2.3",
+        let endpoint = OperatorEndpoint(
+            configuration: .init(listenPort: 0, token: token), version: "1.2.3",
             source: .init(
                 isServing: { true }, statistics: { nil },
                 cluster: .init(
                     view: { cluster },
-                    figures: { ClusterFigures(relaysKnown: 0, relays: 0, shares: 0, unserved: 0, writes: false) })))
-        let answer = await responder.answer(
+                    figures: { ClusterFigures(relaysKnown: 0, relays: 0, shares: 0, unserved: 0, writes: false) })),
+            logger: EndpointRig.quiet)
+        let answer = await endpoint.answer(
             method: "GET", path: "/status.json", authorization: "Bearer \(token.text)")
         guard answer.status == 200 else { return nil }
         return try JSONDecoder().decode(OperatorStatus.self, from: Data(answer.body.utf8))
@@ -158,7 +159,7 @@ import Testing
         let status = OperatorStatus(
             Self.cluster([("a", .told(Self.look([]))), ("e", .away(seconds: 12))]), own: Self.look([]))
         let cluster = try #require(status.cluster)
-        let page = OperatorPage.text
+        let page = OperatorEndpoint.page
         func check(_ value: some Encodable) throws {
             let object = try JSONSerialization.jsonObject(with: JSONEncoder().encode(value))
             for key in try #require(object as? [String: Any]).keys {

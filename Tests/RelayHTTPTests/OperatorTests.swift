@@ -32,10 +32,10 @@ import Testing
 
     private static func responder(
         _ token: OperatorToken, isServing: Bool = true, _ statistics: RelayStatistics? = statistics()
-    ) -> OperatorResponder {
-        OperatorResponder(
-            token: token, version: "1.2.3",
-            source: .init(isServing: { isServing }, statistics: { statistics }))
+    ) -> OperatorEndpoint {
+        OperatorEndpoint(
+            configuration: .init(listenPort: 0, token: token), version: "1.2.3",
+            source: .init(isServing: { isServing }, statistics: { statistics }), logger: EndpointRig.quiet)
     }
 
     // MARK: The token
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test func `the page loads nothing from elsewhere, and draws what the status has`() throws {
-        let page = OperatorPage.text
+        let page = OperatorEndpoint.page
         // The one address in it names the kind of its plots' elements.
         #expect(!page.replacingOccurrences(of: "http://www.w3.org/2000/svg", with: "").contains("://"))
         #expect(!page.contains("innerHTML"), "names of members come from elsewhere")
@@ -169,7 +169,7 @@ import Testing
         let token = OperatorToken()
         let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
         let endpoint = OperatorEndpoint(
-            configuration: .init(listenPort: 0, token: token, version: "1.2.3"), source: .init(relay),
+            configuration: .init(listenPort: 0, token: token), version: "1.2.3", source: .init(relay),
             logger: EndpointRig.quiet, onListening: { found.yield($0) })
         let running = Task { try await endpoint.run() }
         let port = await ports.first { _ in true } ?? 0

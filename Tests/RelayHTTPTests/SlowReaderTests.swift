@@ -107,7 +107,7 @@ private enum BadClient {
         let token = try await rig.registeredToken()
         let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
         let page = OperatorEndpoint(
-            configuration: .init(listenPort: 0, token: OperatorToken(), version: "1"),
+            configuration: .init(listenPort: 0, token: OperatorToken()), version: "1",
             source: .init(isServing: { true }, statistics: { nil }), logger: EndpointRig.quiet,
             onListening: { found.yield($0) })
         let running = Task { try await page.run() }

@@ -20,7 +20,7 @@ extension ClusterServiceTests {
         init(_ server: RelayServer, _ watch: ClusterWatch) async {
             let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
             let endpoint = OperatorEndpoint(
-                configuration: .init(listenPort: 0, token: token, version: "1"),
+                configuration: .init(listenPort: 0, token: token), version: "1",
                 source: .init(server, cluster: .init(watch)), logger: quiet("page"), onListening: { found.yield($0) })
             running = Task { try await endpoint.run() }
             port = await ports.first { _ in true } ?? 0

@@ -49,7 +49,7 @@ import Testing
         let token = OperatorToken()
         let isDraining = Mutex(false)
         let page = OperatorEndpoint(
-            configuration: .init(listenPort: 0, token: token, version: "1"),
+            configuration: .init(listenPort: 0, token: token), version: "1",
             source: .init(
                 isServing: { isDraining.withLock { !$0 } }, statistics: { await server.statistics }),
             logger: quiet("page"), onListening: { found.yield($0) })
@@ -107,5 +107,31 @@ import Testing
         #expect(try await elsewhere { page.status(within: 10) } == 200)
         guard case .channels(let lines, _) = try await command.value else { return #expect(Bool(false)) }
         #expect(lines.map(\.name) == ["Team"])
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `a port that something else has does not end the API: it is tried again until it is free`() async throws {
+        let (ports, found) = AsyncStream.makeStream(of: UInt16.self)
+        let endpoint: @Sendable (UInt16) -> APIEndpoint = { port in
+            APIEndpoint(
+                configuration: .init(listenPort: port, token: OperatorToken()), logger: quiet("api"),
+                onListening: { found.yield($0) }
+            ) { _ in APIAnswer(status: 204) }
+        }
+        var listened = ports.makeAsyncIterator()
+        let first = Task { try await endpoint(0).run() }
+        let port = await listened.next() ?? 0
+        let loop = try EventLoop(name: "retries")
+        let (failures, failed) = AsyncStream.makeStream(of: Void.self)
+        let retrying = RetryingService(
+            service: endpoint(port), loop: loop, logger: quiet("api"), onFailure: { failed.yield() })
+        let second = Task { try await retrying.run() }
+        for await _ in failures { break }
+        first.cancel()
+        _ = await first.result
+        #expect(await listened.next() == port)
+        second.cancel()
+        _ = await second.result
+        loop.stop()
     }
 }
