@@ -7,13 +7,15 @@ package struct ConnectionTimeouts {
     /// How long a request may take, from the first byte of its head to the last byte of its answer; nil: enforced
     /// elsewhere.
     var requestTime: Duration?
-    /// How much its peer may leave unread.
-    var unread: UnreadAnswers.Limits
+    /// How long its peer may read nothing of what waits for it, and how much may wait; nil: any.
+    var unreadTime: Duration
+    var unreadBytes: Int?
 
-    /// Timeouts of a connection; `unreadBytes` is how much its peer may leave unread, nil: any.
+    /// Timeouts of a connection.
     package init(requestTime: Duration?, unreadTime: Duration, unreadBytes: Int?) {
         self.requestTime = requestTime
-        unread = UnreadAnswers.Limits(time: unreadTime, bytes: unreadBytes)
+        self.unreadTime = unreadTime
+        self.unreadBytes = unreadBytes
     }
 }
 
@@ -44,7 +46,7 @@ package final class ConnectionWatch: ChannelDuplexHandler, RemovableChannelHandl
         self.id = id
         self.gate = gate
         requestTime = timeouts.requestTime.map { TimeAmount($0) }
-        unread = UnreadAnswers(timeouts.unread)
+        unread = UnreadAnswers(time: timeouts.unreadTime, bytesMaximum: timeouts.unreadBytes)
     }
 
     // Time counts from the beginning of the connection.

@@ -31,7 +31,8 @@ public enum MetricsText {
         if let process {
             text.gauge("process_resident_bytes", "Resident memory.", Double(process.residentBytes))
             text.counter(
-                "process_cpu_seconds_total", "Processor time, the kernel's included.", process.cpu.milliseconds / 1_000)
+                "process_cpu_seconds_total", "Processor time, the kernel's included.",
+                [([:], process.cpu.milliseconds / 1_000)])
         }
         return text.text
     }
@@ -49,19 +50,10 @@ public enum MetricsText {
         text.counter("floor_grants_total", "Floors granted.", each(\.counters.grants))
         text.counter("floor_queued_total", "Requests that had to wait.", each(\.counters.queued))
         text.counter(
-            "floor_denials_total", "Requests refused, by cause.",
-            channels.flatMap { channel in
-                FloorDenyCause.allCases.compactMap { cause in
-                    sample(channel, "\(cause)", channel.counters.denied(cause))
-                }
-            })
+            "floor_denials_total", "Requests refused, by cause.", byCause(channels) { $0.denied($1 as FloorDenyCause) })
         text.counter(
             "floor_revocations_total", "Floors taken back, by cause.",
-            channels.flatMap { channel in
-                FloorRevokeCause.allCases.compactMap { cause in
-                    sample(channel, "\(cause)", channel.counters.revoked(cause))
-                }
-            })
+            byCause(channels) { $0.revoked($1 as FloorRevokeCause) })
         text.counter("bursts_total", "Bursts that ended.", each(\.counters.bursts))
         text.counter("uplink_packets_total", "Packets of these bursts that arrived.", each(\.counters.packets))
         text.counter(
@@ -76,10 +68,17 @@ public enum MetricsText {
     }
 
     /// Only causes that were met: with many channels the others would be most of the text.
-    private static func sample(
-        _ channel: RelayStatistics.Channel, _ cause: String, _ count: Int
-    ) -> MetricsWriter.Sample? {
-        count == 0 ? nil : (["channel": channel.name.text, "cause": cause], Double(count))
+    private static func byCause<Cause: CaseIterable>(
+        _ channels: [RelayStatistics.Channel], _ count: (RelayChannelCounters, Cause) -> Int
+    ) -> [MetricsWriter.Sample] {
+        channels.flatMap { channel in
+            Cause.allCases.map { (cause: $0, count: count(channel.counters, $0)) }.filter { $0.count != 0 }
+                .map { (["channel": channel.name.text, "cause": "\($0.cause)"], Double($0.count)) }
+        }
+    }
+
+    private static func by(_ label: String, _ counts: [(String, Int)]) -> [MetricsWriter.Sample] {
+        counts.map { ([label: $0], Double($1)) }
     }
 
     private static func media(_ relay: RelayStatistics, _ text: inout MetricsWriter) {
@@ -91,7 +90,7 @@ public enum MetricsText {
             "media_packets_not_sent_total", "Copies that the kernel did not take.", counters.packetsNotSent)
         text.counter(
             "media_packets_dropped_total", "Media packets not forwarded, by reason.",
-            MediaDrop.allCases.map { (["reason": "\($0)"], Double(counters.dropped($0))) })
+            by("reason", MediaDrop.allCases.map { ("\($0)", counters.dropped($0)) }))
         text.counter(
             "media_packets_repaired_total", "Packets received by repair and forwarded.",
             counters.packetsRepaired)
@@ -100,16 +99,14 @@ public enum MetricsText {
         text.counter("media_packets_resent_total", "Copies sent again on request.", counters.packetsSentAgain)
         text.counter(
             "repair_requests_total", "Requests for lost packets.",
-            [(["result": "answered"], counters.repairsAnswered), (["result": "refused"], counters.repairsRefused)]
-                .map { ($0.0, Double($0.1)) })
+            by("result", [("answered", counters.repairsAnswered), ("refused", counters.repairsRefused)]))
         text.gauge("kept_bytes", "Memory used by kept bursts.", Double(relay.keptBytes))
         text.counter(
             "media_packets_replayed_total", "Packets of kept bursts sent on request or to late listeners.",
             counters.packetsReplayed)
         text.counter(
             "burst_requests_total", "Requests for kept bursts, and for the list of them.",
-            [(["result": "answered"], counters.burstsAnswered), (["result": "refused"], counters.burstsRefused)]
-                .map { ($0.0, Double($0.1)) })
+            by("result", [("answered", counters.burstsAnswered), ("refused", counters.burstsRefused)]))
         text.counter("listeners_stopped_total", "Listeners that did not report.", counters.listenersStopped)
         text.histogram(
             "forward_seconds",
@@ -150,10 +147,10 @@ public enum MetricsText {
         guard let passages = cluster.passages else { return }
         text.gauge(
             "web_passages", "Links over TLS between this relay and others of the cluster that are open, by direction.",
-            [(["direction": "to"], Double(passages.openTo)), (["direction": "from"], Double(passages.openFrom))])
+            by("direction", [("to", passages.openTo), ("from", passages.openFrom)]))
         text.counter(
             "web_passages_begun_total", "Links over TLS passed on to other relays, or taken from them.",
-            [(["direction": "to"], Double(passages.begunTo)), (["direction": "from"], Double(passages.begunFrom))])
+            by("direction", [("to", passages.begunTo), ("from", passages.begunFrom)]))
         text.counter(
             "web_passages_failed_total", "Links over TLS to pass on whose relay was not reached.", passages.failedTo)
     }
@@ -168,8 +165,7 @@ public enum MetricsText {
             counters.joinsSentOn)
         text.counter(
             "invitation_requests_total", "Requests of strangers for the invitation to an open channel.",
-            [(["result": "given"], counters.invitationsGiven), (["result": "refused"], counters.invitationsRefused)]
-                .map { ($0.0, Double($0.1)) })
+            by("result", [("given", counters.invitationsGiven), ("refused", counters.invitationsRefused)]))
         text.counter("members_revoked_total", "Members removed.", counters.membersRevoked)
         text.counter("pushes_in_total", "Pushes received.", counters.pushesIn)
         text.counter("pushes_accepted_total", "Pushes accepted.", counters.pushesAccepted)
@@ -195,17 +191,14 @@ private struct MetricsWriter {
 
     mutating func gauge(_ name: String, _ help: String, _ value: Double) { gauge(name, help, [([:], value)]) }
 
-    mutating func gauge(_ name: String, _ help: String, _ samples: [Sample]) {
-        family(name, "gauge", help)
-        for (labels, value) in samples { line(name, labels, value) }
-    }
+    mutating func gauge(_ name: String, _ help: String, _ samples: [Sample]) { write(name, "gauge", help, samples) }
 
-    mutating func counter(_ name: String, _ help: String, _ value: Int) { counter(name, help, Double(value)) }
+    mutating func counter(_ name: String, _ help: String, _ value: Int) { counter(name, help, [([:], Double(value))]) }
 
-    mutating func counter(_ name: String, _ help: String, _ value: Double) { counter(name, help, [([:], value)]) }
+    mutating func counter(_ name: String, _ help: String, _ samples: [Sample]) { write(name, "counter", help, samples) }
 
-    mutating func counter(_ name: String, _ help: String, _ samples: [Sample]) {
-        family(name, "counter", help)
+    private mutating func write(_ name: String, _ type: String, _ help: String, _ samples: [Sample]) {
+        family(name, type, help)
         for (labels, value) in samples { line(name, labels, value) }
     }
 

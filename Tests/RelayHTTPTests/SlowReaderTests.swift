@@ -10,7 +10,7 @@ import Vocabulary
 
 @Suite struct UnreadAnswersTests {
     @Test func `a peer that takes nothing has an end, and one that takes a little has time`() {
-        var unread = UnreadAnswers(.init(time: .seconds(10), bytes: 100))
+        var unread = UnreadAnswers(time: .seconds(10), bytesMaximum: 100)
         #expect(unread.deadline == nil)
         let (first, second) = (unread.add(50, at: .zero), unread.add(50, at: .zero + .seconds(4)))
         #expect(first && second)
@@ -24,7 +24,7 @@ import Vocabulary
     }
 
     @Test func `without a bound on bytes only time counts`() {
-        var unread = UnreadAnswers(.init(time: .seconds(1), bytes: nil))
+        var unread = UnreadAnswers(time: .seconds(1), bytesMaximum: nil)
         let isTaken = unread.add(1 << 40, at: .zero)
         #expect(isTaken)
         #expect(unread.deadline == .zero + .seconds(1))
