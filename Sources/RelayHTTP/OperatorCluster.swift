@@ -1,36 +1,57 @@
 // A cluster, as the operator's page of any of them shows it.
 import RelayServer
 
-/// One look at a cluster.
-public struct OperatorCluster: Equatable, Sendable {
+/// One look at a cluster, as it is in the data of the page.
+public struct OperatorCluster: Codable, Equatable, Sendable {
     /// A relay of the cluster.
-    public struct Relay: Equatable, Sendable {
-        /// Its name.
-        public var name: String
-        /// Where members reach it.
-        public var place: String
-        /// How many shares of the channels it serves.
-        public var shares: Int
-        /// Whether it writes the records.
-        public var writes: Bool
-        /// Whether the page is this relay's.
-        public var isOwn: Bool
-        /// What it says of itself.
-        public var answer: Answer
+    public struct Relay: Codable, Equatable, Sendable {
+        enum State: String, Codable {
+            case told, silent, otherVersion, away
+        }
 
-        /// Such a relay.
+        let name: String
+        let place: String
+        let shares: Int
+        let writes: Bool
+        let isOwn: Bool
+        let state: State
+        /// How long ago it said something, in seconds, where it is away.
+        let awaySeconds: Int64?
+        /// What it says of itself, without its channels, where it has told.
+        let told: Told?
+        /// All that it says of itself. Its channels are among all of the page's.
+        var look: OperatorRelay?
+
+        private enum CodingKeys: CodingKey {
+            case name, place, shares, writes, isOwn, state, awaySeconds, told
+        }
+
+        /// A relay.
+        ///
+        /// - Parameters:
+        ///   - place: Where members reach it.
+        ///   - shares: How many shares of the channels it serves.
+        ///   - writes: Whether it writes the records.
+        ///   - isOwn: Whether the page is this relay's.
+        ///   - answer: What it says of itself.
         public init(name: String, place: String, shares: Int, writes: Bool, isOwn: Bool, answer: Answer) {
-            self.name = name
-            self.place = place
-            self.shares = shares
-            self.writes = writes
-            self.isOwn = isOwn
-            self.answer = answer
+            (self.name, self.place, self.shares) = (name, place, shares)
+            (self.writes, self.isOwn) = (writes, isOwn)
+            if case .away(let seconds) = answer { awaySeconds = seconds } else { awaySeconds = nil }
+            if case .told(let relay) = answer { look = relay }
+            told = look.map(Told.init)
+            state =
+                switch answer {
+                case .told: .told
+                case .silent: .silent
+                case .otherVersion: .otherVersion
+                case .away: .away
+                }
         }
     }
 
     /// What a relay says of itself.
-    public enum Answer: Equatable, Sendable {
+    public enum Answer: Sendable {
         /// This.
         case told(OperatorRelay)
         /// It serves channels, and does not say which: what is shown is partial.
@@ -41,16 +62,14 @@ public struct OperatorCluster: Equatable, Sendable {
         case away(seconds: Int64)
     }
 
-    /// Its name.
-    public var name: String
-    /// How many shares there are.
-    public var shares: Int
+    let name: String
+    let shares: Int
     /// How many of them no relay serves.
-    public var unserved: Int
-    /// The relays, in the order of their names.
-    public var relays: [Relay]
+    let unserved: Int
+    /// In the order of their names.
+    let relays: [Relay]
 
-    /// A cluster.
+    /// A cluster with so many shares.
     public init(name: String, shares: Int, unserved: Int, relays: [Relay]) {
         self.name = name
         self.shares = shares
@@ -59,46 +78,16 @@ public struct OperatorCluster: Equatable, Sendable {
     }
 
     /// What the relay whose page it is says of itself; nil: it does not run.
-    var own: OperatorRelay? {
-        for relay in relays where relay.isOwn { if case .told(let own) = relay.answer { return own } }
-        return nil
-    }
-}
+    var own: OperatorRelay? { relays.first { $0.isOwn && $0.look != nil }?.look }
 
-/// The cluster in the data of the page.
-extension OperatorStatus {
-    struct Cluster: Codable, Equatable {
-        var name: String
-        var shares: Int
-        var unserved: Int
-        var relays: [Relay]
-    }
-
-    struct Relay: Codable, Equatable {
-        enum State: String, Codable {
-            case told, silent, otherVersion, away
-        }
-
-        var name: String
-        var place: String
-        var shares: Int
-        var writes: Bool
-        var isOwn: Bool
-        var state: State
-        /// How long ago it said something, in seconds, where it is away.
-        var awaySeconds: Int64?
-        /// What it says of itself, without its channels, where it has told.
-        var told: Told?
-    }
-
-    struct Told: Codable, Equatable {
+    struct Told: Codable, Equatable, Sendable {
         var version: String
         var uptime: Double
         var isDraining: Bool
         var connections: Int
         var packetsOut: Int
         var packetsDropped: Int
-        var forwarding: Forwarding
+        var forwarding: OperatorStatus.Forwarding
         var up: Int
         var upLost: Int
         var down: Int
@@ -109,7 +98,9 @@ extension OperatorStatus {
         var channelsLeftOut: Int
         var membersLeftOut: Int
     }
+}
 
+extension OperatorStatus {
     /// All channels of the cluster that its relays have told of. The page puts them in order.
     ///
     /// - Parameter own: What the relay whose page it is says of itself.
@@ -122,12 +113,10 @@ extension OperatorStatus {
         packetsOut = own.packetsOut
         packetsDropped = own.packetsDropped
         forwarding = own.forwarding
-        self.cluster = Cluster(
-            name: cluster.name, shares: cluster.shares, unserved: cluster.unserved,
-            relays: cluster.relays.map(Relay.init))
+        self.cluster = cluster
         (channels, memberCounts) = ([], [])
         for relay in cluster.relays {
-            guard case .told(let told) = relay.answer else { continue }
+            guard let told = relay.look else { continue }
             memberCounts += told.memberCounts
             channels += told.channels.map { channel in
                 var channel = channel
@@ -138,20 +127,7 @@ extension OperatorStatus {
     }
 }
 
-extension OperatorStatus.Relay {
-    init(_ relay: OperatorCluster.Relay) {
-        (name, place, shares) = (relay.name, relay.place, relay.shares)
-        (writes, isOwn) = (relay.writes, relay.isOwn)
-        switch relay.answer {
-        case .told(let answer): (state, told) = (.told, OperatorStatus.Told(answer))
-        case .silent: state = .silent
-        case .otherVersion: state = .otherVersion
-        case .away(let seconds): (state, awaySeconds) = (.away, seconds)
-        }
-    }
-}
-
-extension OperatorStatus.Told {
+extension OperatorCluster.Told {
     init(_ relay: OperatorRelay) {
         version = relay.version
         uptime = relay.uptime

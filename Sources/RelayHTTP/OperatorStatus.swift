@@ -30,7 +30,7 @@ struct OperatorStatus: Codable, Equatable {
         var isSilent: Bool
     }
 
-    struct Forwarding: Codable, Equatable {
+    struct Forwarding: Codable, Equatable, Sendable {
         /// Upper ends of the classes in microseconds.
         var bounds: [Int64]
         /// One more than `bounds`.
@@ -54,7 +54,7 @@ struct OperatorStatus: Codable, Equatable {
     /// Members of each channel, also those that are left out of `channels`.
     var memberCounts: [Int]
     /// The cluster whose channels these are; nil: they are those of a relay that is in none.
-    var cluster: Cluster?
+    var cluster: OperatorCluster?
 
     init(_ relay: RelayStatistics, version: String) {
         self.init(relay, version: version, channels: relay.channels)
