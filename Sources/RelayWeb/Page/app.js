@@ -1,13 +1,12 @@
 // The page's parts put together: channels, sound, talk key, alarms. What is shown is in the views.
-import { Alarms } from "./alarms.js";
 import { Channel } from "./channel.js";
-import { Drawing } from "./drawing.js";
+import { Drawing } from "./parts.js";
 import { Encoder, encoderConfiguration } from "./encoder.js";
 import { HeadsetKey } from "./headset.js";
 import { History } from "./history.js";
-import { EmergencyControl } from "./emergency.js";
+import { Alarms, EmergencyControl } from "./emergency.js";
 import { shareOf } from "./invitation.js";
-import { LinkTones } from "./link-tones.js";
+import { LinkTones } from "./tones.js";
 import { emergencyPriority } from "./messages.js";
 import { Microphone } from "./microphone.js";
 import { Player } from "./player.js";

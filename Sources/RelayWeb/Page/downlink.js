@@ -1,6 +1,5 @@
 // The rules of listening: which packets are accepted, where bursts begin and end, what is asked for again. Pure.
-import { HeardBurst } from "./heard-burst.js";
-import { LateEntry } from "./late-entry.js";
+import { HeardBurst, LateEntry } from "./heard-burst.js";
 import { RequestBudget } from "./repair.js";
 import { reportTimes, TalkerStatistics } from "./reports.js";
 import { sequenceDistance } from "./rtp.js";

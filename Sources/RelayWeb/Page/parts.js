@@ -1,4 +1,4 @@
-// Small pieces that the views are made of. Texts from others go through textContent only.
+// Small pieces that the views are made of, and when they are drawn. Texts from others go through textContent only.
 
 const paths = {
   mic: "M12 3a3 3 0 0 0-3 3v6a3 3 0 0 0 6 0V6a3 3 0 0 0-3-3ZM6 11a6 6 0 0 0 12 0M12 17v4",
@@ -82,4 +82,36 @@ export function setLevel(element, peak) {
   if (element.dataset.level === level) return;
   element.dataset.level = level;
   element.style.setProperty("--level", level);
+}
+
+const hiddenEvery = 250, meterEvery = 80;
+
+/** However many things change, the page is drawn anew once in a frame. */
+export class Drawing {
+  #draws = new Set();
+  #isDue = false;
+  #meterTimer = null;
+
+  add(draw) { this.#draws.add(draw); }
+
+  changed() {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    const draw = () => {
+      if (!this.#isDue) return;
+      this.#isDue = false;
+      for (const each of this.#draws) each();
+    };
+    requestAnimationFrame(draw);
+    // A hidden page has no frames, but its title and its media keys go on.
+    setTimeout(draw, hiddenEvery);
+  }
+
+  /** A meter moved: seen in a moment is soon enough, and spares a telephone's battery. */
+  metered() {
+    this.#meterTimer ??= setTimeout(() => {
+      this.#meterTimer = null;
+      this.changed();
+    }, meterEvery);
+  }
 }

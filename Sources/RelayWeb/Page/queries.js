@@ -1,10 +1,10 @@
-// Questions for bursts that the relay keeps: the list, and whole bursts in pieces (docs/relay-protocol.md, section 18). Pure.
+// Questions for bursts that the relay keeps: the list, and whole bursts in pieces (docs/relay-protocol.md, section 18).
 import { parseRtp, sequenceAfter } from "./rtp.js";
 
 export const queryTimes = { answer: 5000, packetsMax: 12000, vainMax: 3, refusedMax: 5000, spacing: 300 };
 const tooMuch = 3;
 
-/** Actions: { do: "list", requestId }, { do: "burst", requestId, ssrc, keyId, first }, { do: "done", token, packets | bursts | problem }. */
+/** The rules of asking. Pure. Actions: { do: "list", requestId }, { do: "burst", requestId, ssrc, keyId, first }, { do: "done", token, packets | bursts | problem }. */
 export class Queries {
   #lastId = 0;
   #jobs = [];
@@ -76,5 +76,46 @@ export class Queries {
       else actions.push(...this.#done(job, { problem: "unanswered" }));
     }
     return actions;
+  }
+}
+
+/** Questions as promises: carries them between whoever asks and the rules of asking. */
+export class Questions {
+  #waiters = new Map();
+  queries = new Queries();
+
+  /** @param parts { send(kind, fields), clock() } */
+  constructor(parts) { Object.assign(this, parts); }
+
+  get nextDeadline() { return this.queries.nextDeadline; }
+
+  list() { return this.#ask(token => this.queries.list(token, this.clock())); }
+  fetch(ssrc, keyId) { return this.#ask(token => this.queries.fetch(token, ssrc, keyId, this.clock())); }
+
+  listed(message) { this.#perform(this.queries.listed(message)); }
+  answered(answer) { this.#perform(this.queries.answered(answer, this.clock())); }
+  refused(message) { this.#perform(this.queries.refused(message, this.clock())); }
+  due() { this.#perform(this.queries.due(this.clock())); }
+  linkLost() { this.#perform(this.queries.clear()); }
+
+  #ask(start) {
+    return new Promise((resolve, reject) => {
+      const token = {};
+      this.#waiters.set(token, { resolve, reject });
+      this.#perform(start(token));
+    });
+  }
+
+  #perform(actions) {
+    for (const action of actions) {
+      if (action.do === "list") this.send("burstListRequest", action);
+      else if (action.do === "burst") this.send("burstRequest", action);
+      else {
+        const waiter = this.#waiters.get(action.token);
+        this.#waiters.delete(action.token);
+        if (action.problem) waiter?.reject(new Error(action.problem));
+        else waiter?.resolve(action);
+      }
+    }
   }
 }

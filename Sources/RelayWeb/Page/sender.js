@@ -1,7 +1,6 @@
 // Talking on one channel: carries out what the rules of talking ask for. Seals what is said under the key of its burst.
-import { freshKeyId } from "./keyring.js";
 import { rtpHeader } from "./rtp.js";
-import { sealFrame, sframeKey } from "./sframe.js";
+import { freshKeyId, sealFrame, sframeKey } from "./sframe.js";
 
 const keysMax = 32;
 // About half a second of speech with its overhead: what waits longer is too old (docs/relay-protocol.md, section 21.4).

@@ -1,10 +1,9 @@
 // One channel: carries events between the connection and the rules, and tells the page what happens.
 import { Floor } from "./floor.js";
-import { HearingWatch } from "./hearing.js";
-import { Keyring } from "./keyring.js";
-import { closeCodes, LinkRules } from "./link-rules.js";
+import { Keyring } from "./sframe.js";
+import { closeCodes, HearingWatch, LinkRules } from "./link-rules.js";
 import { decodeServer, encodeClient, ProtocolError } from "./messages.js";
-import { Questions } from "./questions.js";
+import { Questions } from "./queries.js";
 import { Listener } from "./listener.js";
 import { Sender } from "./sender.js";
 import { pingBytes, Transport } from "./transport.js";

@@ -1,4 +1,4 @@
-// How tones sound: those of pttd, and the alarm of an emergency. Pure.
+// How tones sound: those of pttd, and the alarm of an emergency; and when those of a connection sound.
 
 const rate = 48000;
 
@@ -32,4 +32,34 @@ export function toneSamples(name, volume = 0.25) {
     }
   }
   return samples;
+}
+
+const toldAfter = 2000;
+
+/** The tones of a connection that is lost and back. A short loss is not told. */
+export class LinkTones {
+  #channels = new Map();
+
+  /** @param {(name) => void} tone */
+  constructor(tone) { this.tone = tone; }
+
+  /** What a channel's link has told. */
+  state(channel, state) {
+    const known = this.#channels.get(channel);
+    if (state === "ready") {
+      clearTimeout(known?.timer);
+      if (known?.isTold) this.tone("linkBack");
+      this.#channels.set(channel, { timer: null, isTold: false });
+    } else if (known && state === "waiting" && !known.isTold) {
+      known.timer ??= setTimeout(() => {
+        known.isTold = true;
+        this.tone("linkLost");
+      }, toldAfter);
+    }
+  }
+
+  left(channel) {
+    clearTimeout(this.#channels.get(channel)?.timer);
+    this.#channels.delete(channel);
+  }
 }

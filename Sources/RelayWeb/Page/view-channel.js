@@ -1,8 +1,7 @@
 // One channel: who talks, the talk button, emergency, loudness, members. Large on a telephone, a card on a console.
-import { channelText, linkWord, membersText } from "./channel-words.js";
 import { makeHold } from "./hold.js";
 import { h, icon, newId, setAttribute, setData, setHidden, setIcon, setLevel, setText } from "./parts.js";
-import { shown } from "./words.js";
+import { channelText, linkWord, membersText, shown } from "./words.js";
 
 const membersShown = 200;
 

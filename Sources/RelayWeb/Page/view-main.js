@@ -1,12 +1,11 @@
 // The page while on channels: a walkie-talkie for one, a console for several.
-import { channelText } from "./channel-words.js";
 import { makeHold } from "./hold.js";
 import { h, icon, keyed, setAttribute, setData, setHidden, setIcon, setLevel, setText } from "./parts.js";
 import { alarmsView } from "./view-alarms.js";
 import { channelView } from "./view-channel.js";
 import { messagesView } from "./view-messages.js";
 import { settingsView } from "./view-settings.js";
-import { shown } from "./words.js";
+import { channelText, shown } from "./words.js";
 
 /** @param options { words, language, app, settings, onlanguage, oninvitations, onleave } */
 export function mainView(options) {

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
-import { ButtonInput, chooserOptions, profilesFor } from "../../../Sources/RelayWeb/Page/buttons.js";
+import { ButtonInput, chooserOptions, profilesFor } from "../../../Sources/RelayWeb/Page/bluetooth.js";
 import { hex } from "../../../Sources/RelayWeb/Page/bytes.js";
 import { InvitationError, linksIn, parseInvitation, splitLinks } from "../../../Sources/RelayWeb/Page/invitation.js";
 import { decodeServer, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
@@ -14,7 +14,7 @@ import { parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
 import { Microphone } from "../../../Sources/RelayWeb/Page/microphone.js";
 import { parseRtp } from "../../../Sources/RelayWeb/Page/rtp.js";
 import { parseSframe } from "../../../Sources/RelayWeb/Page/sframe.js";
-import { SilenceWatch } from "../../../Sources/RelayWeb/Page/silence.js";
+import { SilenceWatch } from "../../../Sources/RelayWeb/Page/talker.js";
 import { Talker } from "../../../Sources/RelayWeb/Page/talker.js";
 import { notes, toneSamples } from "../../../Sources/RelayWeb/Page/tones.js";
 import { clockTime, preferred, refusalKey, shown, Words } from "../../../Sources/RelayWeb/Page/words.js";

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Alarms } from "../../../Sources/RelayWeb/Page/alarms.js";
-import { HearingWatch } from "../../../Sources/RelayWeb/Page/hearing.js";
-import { Keyring } from "../../../Sources/RelayWeb/Page/keyring.js";
+import { Alarms } from "../../../Sources/RelayWeb/Page/emergency.js";
+import { HearingWatch } from "../../../Sources/RelayWeb/Page/link-rules.js";
+import { Keyring } from "../../../Sources/RelayWeb/Page/sframe.js";
 import { LinkRules, linkTimes } from "../../../Sources/RelayWeb/Page/link-rules.js";
 import { emergencyPriority } from "../../../Sources/RelayWeb/Page/messages.js";
 import { EmergencyKey, EmergencyRetry, TalkKey } from "../../../Sources/RelayWeb/Page/talk-key.js";
