@@ -14,7 +14,6 @@ export class Talker {
   #count = 0;
   #current = null;
   #next = null;
-  #isFinishing = false;
   #silence = new SilenceWatch();
 
   /** @param parts { microphone, makeEncoder(onframe, onerror), tone(name), tell(event), clock() } */
@@ -25,8 +24,6 @@ export class Talker {
 
   get isBusy() { return this.#current !== null; }
   get burst() { return this.#current?.id ?? null; }
-  /** Whether the button is down as far as the burst is concerned. */
-  get isHeld() { return this.#current !== null && !this.#current.isReleased; }
 
   /** @param options { priority, waits }; waits: somebody talks, so the go-ahead comes with the grant */
   press(sessions, options) {
@@ -40,7 +37,7 @@ export class Talker {
   #begin(sessions, { priority = 0, waits = false }) {
     const id = `burst ${++this.#count}`;
     const current = {
-      id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false,
+      id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false, isFinishing: false,
       hasGoneAhead: false, isGranted: false, delivers: false, reasons: [], sent: 0,
     };
     this.#current = current;
@@ -65,7 +62,7 @@ export class Talker {
     for (const sample of block.samples) peak = Math.max(peak, Math.abs(sample));
     this.tell({ is: "level", peak });
     const current = this.#current;
-    if (!current || this.#isFinishing) return;
+    if (!current || current.isFinishing) return;
     current.blocks++;
     current.encoder.encode(block);
     const heard = this.#silence.take(peak === 0);
@@ -150,11 +147,10 @@ export class Talker {
 
   async #finish() {
     const current = this.#current;
-    if (!current || this.#isFinishing) return;
-    this.#isFinishing = true;
+    if (!current || current.isFinishing) return;
+    current.isFinishing = true;
     if (!this.#next) this.microphone.want(false);
     await current.encoder?.finish();
-    this.#isFinishing = false;
     if (this.#current !== current) return;
     current.isReleased = true;
     for (const session of [...current.sessions]) session.end();

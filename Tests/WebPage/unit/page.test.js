@@ -300,6 +300,28 @@ test("a press within the tail is a burst of its own", async () => {
   assert.ok(made.wanted);
 });
 
+test("a press right after one that was stopped is recorded and released, though the encoder before it is still busy", async () => {
+  const made = talking(), session = made.session();
+  let isDone;
+  const { makeEncoder } = made.talker;
+  made.talker.makeEncoder = onframe => ({ ...makeEncoder(onframe), finish: () => new Promise(resolve => { isDone = resolve; }) });
+  made.talker.press([session], {});
+  made.block(2);
+  made.talker.release();
+  made.block(30);
+  made.talker.stop("link");
+  made.talker.makeEncoder = makeEncoder;
+  session.calls.length = 0;
+  made.talker.press([session], {});
+  made.block(3);
+  assert.deepEqual(session.calls, ["begin", made.talker.burst, "frame", "frame", "frame"]);
+  made.talker.release();
+  made.block(20);
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.equal(session.calls.at(-1), "end");
+  isDone();
+});
+
 test("the go-ahead waits for sound from the microphone, but not for long", () => {
   const made = talking();
   made.talker.press([made.session()], {});
