@@ -31,12 +31,6 @@ export const unhex = text => Uint8Array.from(text.match(/../g) ?? [], pair => pa
 
 export const viewOf = bytes => new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
-export function u32(value) {
-  const bytes = new Uint8Array(4);
-  viewOf(bytes).setUint32(0, value >>> 0);
-  return bytes;
-}
-
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /** The bytes of base64url without padding (RFC 4648, section 5); null where it is not that. */
@@ -54,15 +48,4 @@ export function fromBase64url(text) {
   }
   // Bits that are left over and not 0 would give two texts for one secret.
   return bits & (1 << count) - 1 ? null : bytes;
-}
-
-export function toBase64url(bytes) {
-  let text = "";
-  for (let index = 0; index < bytes.length; index += 3) {
-    const [a, b = 0, c = 0] = bytes.subarray(index, index + 3);
-    const left = Math.min(3, bytes.length - index);
-    const all = a << 16 | b << 8 | c;
-    for (let digit = 0; digit <= left; digit++) text += alphabet[all >> 18 - 6 * digit & 63];
-  }
-  return text;
 }

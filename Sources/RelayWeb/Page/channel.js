@@ -5,9 +5,6 @@ import { refusalKey } from "./words.js";
 
 const noticeTime = 5000;
 
-/** The states that a channel is shown in; the first that fits. */
-export const channelStates = ["offline", "talking", "queued", "asking", "refused", "hearing", "listening", "idle"];
-
 export class Channel {
   volume = 1;
   isMuted = false;
@@ -43,6 +40,7 @@ export class Channel {
     return [...all.values()];
   }
 
+  /** How it is shown; the first that fits. */
   state(now) {
     if (this.own?.phase === "talking") return "talking";
     if (this.own?.phase === "queued") return "queued";

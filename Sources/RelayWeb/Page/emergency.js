@@ -14,7 +14,6 @@ export class EmergencyControl {
   constructor(app) { this.app = app; }
 
   get isActive() { return this.key.state === "active"; }
-  progress(now) { return this.key.progress(now); }
 
   down(target = null) {
     if (this.key.down(performance.now()) !== "holding") return;

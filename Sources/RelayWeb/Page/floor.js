@@ -10,36 +10,26 @@ export class Floor {
   constructor() { this.clear(); }
 
   clear() {
-    this.isJoined = false;
     this.members = new Map();
     this.talkers = [];
     this.mode = 0;
     this.hasQueue = false;
     this.listenOnly = false;
-    this.priority = 0;
-    this.preemptionStep = 0;
-    this.talkTimeLimitMs = 0;
     this.channelName = "";
-    this.ownId = "";
   }
 
   welcomed(welcome) {
     this.clear();
-    this.isJoined = true;
     this.channelName = welcome.channelName;
-    this.ownId = hex(welcome.memberId);
-    this.talkTimeLimitMs = welcome.talkTimeLimitMs;
     this.rules(welcome);
     for (const member of welcome.members) this.joined(member);
     for (const taken of [welcome.floor, ...welcome.moreFloors]) if (taken) this.taken(taken);
   }
 
-  rules({ floorMode, hasFloorQueue, preemptionStep, listenOnly, floorPriority }) {
+  rules({ floorMode, hasFloorQueue, listenOnly }) {
     this.mode = floorMode;
     this.hasQueue = hasFloorQueue;
-    this.preemptionStep = preemptionStep;
     this.listenOnly = listenOnly;
-    this.priority = floorPriority;
   }
 
   get talkersMax() { return this.mode === modes.fullDuplex ? talkersMax : 1; }

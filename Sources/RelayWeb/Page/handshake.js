@@ -8,45 +8,45 @@ export const content = { control: 1, acknowledgement: 2, ping: 3, pong: 4, answe
 /** The relay has another key than the link says: somebody is between, or the relay was set up anew. */
 export class WrongRelay extends Error {}
 
+const { subtle } = globalThis.crypto;
 const curve = { name: "ECDSA", namedCurve: "P-256" };
 const signing = { name: "ECDSA", hash: "SHA-256" };
 const signatureLength = 64;
 const publicKeyMax = 512;
 
-export const sha256 = async (bytes, crypto = globalThis.crypto.subtle) =>
-  new Uint8Array(await crypto.digest("SHA-256", bytes));
+const sha256 = async bytes => new Uint8Array(await subtle.digest("SHA-256", bytes));
 
 /** One direction: messages are sealed or opened in their order, under a counter that is not sent. */
 export class Direction {
-  constructor(key, iv, crypto) {
-    Object.assign(this, { key, iv, crypto, counter: 0 });
-  }
+  #counter = 0;
+
+  constructor(key, iv) { Object.assign(this, { key, iv }); }
 
   #next() {
-    if (this.counter >= 2 ** 32 - 1) throw new ProtocolError("too many messages under one key");
+    if (this.#counter >= 2 ** 32 - 1) throw new ProtocolError("too many messages under one key");
     const iv = Uint8Array.from(this.iv);
     const view = viewOf(iv);
-    view.setUint32(8, view.getUint32(8) ^ this.counter++);
+    view.setUint32(8, view.getUint32(8) ^ this.#counter++);
     return { name: "AES-GCM", iv, tagLength: 128 };
   }
 
   /** The counter is taken at the call: calls may overlap. */
   seal(plaintext) {
-    return this.crypto.encrypt(this.#next(), this.key, plaintext).then(sealed => new Uint8Array(sealed));
+    return subtle.encrypt(this.#next(), this.key, plaintext).then(sealed => new Uint8Array(sealed));
   }
 
   open(sealed) {
-    return this.crypto.decrypt(this.#next(), this.key, sealed).then(
+    return subtle.decrypt(this.#next(), this.key, sealed).then(
       plain => new Uint8Array(plain), () => { throw new ProtocolError("a message does not decrypt"); });
   }
 }
 
 /** What relay and client sign: who they are, on this connection. */
-export const signed = (who, ...parts) => concat(utf8(`pttd web 1 ${who}`), [0], ...parts);
+const signed = (who, ...parts) => concat(utf8(`pttd web 1 ${who}`), [0], ...parts);
 
 /** The proof of an identity { publicKey (SPKI), privateKey }, before it is sealed. */
-export async function proof(identity, message, crypto = globalThis.crypto.subtle) {
-  const signature = new Uint8Array(await crypto.sign(signing, identity.privateKey, message));
+async function proof(identity, message) {
+  const signature = new Uint8Array(await subtle.sign(signing, identity.privateKey, message));
   const length = Uint8Array.of(identity.publicKey.length >> 8, identity.publicKey.length & 255);
   return concat(length, identity.publicKey, signature);
 }
@@ -60,11 +60,11 @@ export function parseProof(plaintext) {
 }
 
 export class Handshake {
-  static async begin(identity, relayPin, crypto = globalThis.crypto.subtle) {
+  static async begin(identity, relayPin) {
     const made = new Handshake();
-    Object.assign(made, { identity, relayPin, crypto });
-    made.own = await crypto.generateKey({ name: "X25519" }, false, ["deriveBits"]);
-    made.ownPublic = new Uint8Array(await crypto.exportKey("raw", made.own.publicKey));
+    Object.assign(made, { identity, relayPin });
+    made.own = await subtle.generateKey({ name: "X25519" }, false, ["deriveBits"]);
+    made.ownPublic = new Uint8Array(await subtle.exportKey("raw", made.own.publicKey));
     return made;
   }
 
@@ -77,42 +77,42 @@ export class Handshake {
   async finish(message) {
     if (message[0] !== kinds.relayHello || message.length < 33) throw new ProtocolError("the relay does not greet");
     const theirs = message.subarray(1, 33);
-    const th = await sha256(concat(utf8("pttd web 1"), this.ownPublic, theirs), this.crypto);
+    const th = await sha256(concat(utf8("pttd web 1"), this.ownPublic, theirs));
     const { up, down } = await this.#directions(theirs, th);
     const { publicKey, signature } = parseProof(await down.open(message.subarray(33)));
-    const pin = await sha256(publicKey, this.crypto);
+    const pin = await sha256(publicKey);
     if (!equal(pin, this.relayPin)) throw new WrongRelay("the relay has another key than the link");
     await this.#verify(publicKey, signature, signed("relay", th, pin));
-    const ownPin = await sha256(this.identity.publicKey, this.crypto);
-    const own = await proof(this.identity, signed("client", th, ownPin, pin), this.crypto);
+    const ownPin = await sha256(this.identity.publicKey);
+    const own = await proof(this.identity, signed("client", th, ownPin, pin));
     return { up, down, proof: concat([kinds.clientProof], await up.seal(own)) };
   }
 
   async #directions(theirs, th) {
     let secret;
     try {
-      const key = await this.crypto.importKey("raw", theirs, { name: "X25519" }, false, []);
+      const key = await subtle.importKey("raw", theirs, { name: "X25519" }, false, []);
       secret = new Uint8Array(
-        await this.crypto.deriveBits({ name: "X25519", public: key }, this.own.privateKey, 256));
+        await subtle.deriveBits({ name: "X25519", public: key }, this.own.privateKey, 256));
     } catch {
       throw new ProtocolError("the relay's key is no key");
     }
     if (secret.every(byte => byte === 0)) throw new ProtocolError("the relay's key is no key");
-    const base = await this.crypto.importKey("raw", secret, "HKDF", false, ["deriveBits"]);
-    const keys = new Uint8Array(await this.crypto.deriveBits(
+    const base = await subtle.importKey("raw", secret, "HKDF", false, ["deriveBits"]);
+    const keys = new Uint8Array(await subtle.deriveBits(
       { name: "HKDF", hash: "SHA-256", salt: th, info: utf8("pttd web 1 keys") }, base, 56 * 8));
-    const made = bytes => this.crypto.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
+    const made = bytes => subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
     return {
-      up: new Direction(await made(keys.subarray(0, 16)), keys.slice(32, 44), this.crypto),
-      down: new Direction(await made(keys.subarray(16, 32)), keys.slice(44, 56), this.crypto),
+      up: new Direction(await made(keys.subarray(0, 16)), keys.slice(32, 44)),
+      down: new Direction(await made(keys.subarray(16, 32)), keys.slice(44, 56)),
     };
   }
 
   async #verify(publicKey, signature, message) {
     let isRight = false;
     try {
-      const key = await this.crypto.importKey("spki", publicKey, curve, false, ["verify"]);
-      isRight = await this.crypto.verify(signing, key, signature, message);
+      const key = await subtle.importKey("spki", publicKey, curve, false, ["verify"]);
+      isRight = await subtle.verify(signing, key, signature, message);
     } catch {
       isRight = false;
     }
@@ -121,7 +121,7 @@ export class Handshake {
 }
 
 /** A new identity of this device. Its private key cannot be read, not even by this page. */
-export async function makeIdentity(crypto = globalThis.crypto.subtle) {
-  const pair = await crypto.generateKey(curve, false, ["sign", "verify"]);
-  return { privateKey: pair.privateKey, publicKey: new Uint8Array(await crypto.exportKey("spki", pair.publicKey)) };
+export async function makeIdentity() {
+  const pair = await subtle.generateKey(curve, false, ["sign", "verify"]);
+  return { privateKey: pair.privateKey, publicKey: new Uint8Array(await subtle.exportKey("spki", pair.publicKey)) };
 }

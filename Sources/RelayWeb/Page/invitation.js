@@ -1,5 +1,5 @@
 // Invitation links (docs/relay-protocol.md, section 2), as they stand in the address of the page behind '#'.
-import { fromBase64url, hex, unhex, utf8 } from "./bytes.js";
+import { fromBase64url, unhex, utf8 } from "./bytes.js";
 import { hasControls } from "./protobuf.js";
 
 /** A link that is not one; `code` names the text for the person. */
@@ -90,6 +90,3 @@ export function shareOf(channelId) {
     (hash, byte) => BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n), 0xcbf29ce484222325n);
   return Number((hash ^ hash >> 32n) % 64n);
 }
-
-/** Whether two links open the same channel of the same relay. */
-export const isSameChannel = (a, b) => a.channel === b.channel && hex(a.pin) === hex(b.pin);

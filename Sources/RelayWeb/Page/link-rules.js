@@ -38,12 +38,7 @@ export class LinkRules {
   }
 
   stop() {
-    const wasReady = this.state === "ready";
-    const wasOpen = wasReady || this.state === "joining" || this.state === "connecting";
-    this.#enter("stopped");
-    return [
-      ...wasReady ? [{ do: "lost" }] : [], ...wasOpen ? [{ do: "close", code: closeCodes.done }] : [], this.#told(),
-    ];
+    return this.#leave("stopped", Infinity, this.problem, this.#isOpen ? closeCodes.done : null);
   }
 
   /** The handshake is complete: the relay is the one of the link. */
@@ -140,22 +135,21 @@ export class LinkRules {
     return [{ do: "connect" }, this.#told()];
   }
 
-  #halt(problem, code) {
-    const lost = this.state === "ready" ? [{ do: "lost" }] : [];
-    this.problem = problem;
-    this.#enter("halted");
-    return [...lost, ...code === null ? [] : [{ do: "close", code }], this.#told()];
-  }
+  #halt(problem, code) { return this.#leave("halted", Infinity, problem, code); }
 
   #lose(problem, code, minimum, now, isFirm = false, what = "") {
-    const lost = this.state === "ready" ? [{ do: "lost" }] : [];
     const longest = linkTimes.backoff.length - 1;
     if (isFirm) this.failures = longest;
     const wait = Math.max(minimum, linkTimes.backoff[Math.min(this.failures, longest)]);
     this.failures = Math.min(this.failures + 1, longest);
-    this.problem = problem;
     this.isFirm = isFirm;
-    this.#enter("waiting", now + wait);
+    return this.#leave("waiting", now + wait, problem, code, what);
+  }
+
+  #leave(state, deadline, problem, code, what = "") {
+    const lost = this.state === "ready" ? [{ do: "lost" }] : [];
+    this.problem = problem;
+    this.#enter(state, deadline);
     return [...lost, ...code === null ? [] : [{ do: "close", code, what }], this.#told()];
   }
 }

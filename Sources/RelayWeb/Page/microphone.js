@@ -12,8 +12,6 @@ export class Microphone {
 
   constructor(context) { this.context = context; }
 
-  get isOpen() { return this.track?.readyState === "live" && !this.track.muted; }
-
   /** @throws with a code: refused, none, busy, or failed */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia) throw new Error("none");

@@ -4,7 +4,6 @@ import { concat, textOf, utf8, viewOf } from "./bytes.js";
 /** The other end broke the protocol. */
 export class ProtocolError extends Error {}
 
-const wires = { uint32: 0, bool: 0, bytes: 2, string: 2, message: 2, fixed32: 5, fixed64: 1 };
 const depthMax = 4;
 
 function varint(value) {
@@ -21,6 +20,30 @@ function fixed(value, size) {
   return bytes;
 }
 
+const delimited = body => concat(varint(body.length), body);
+
+function text(body) {
+  try {
+    return textOf(body);
+  } catch {
+    throw new ProtocolError("a text is not UTF-8");
+  }
+}
+
+/** Of each type: its form on the wire, how it is written and read, and what stands in for a field that is not there. */
+const types = {
+  uint32: { wire: 0, write: varint, read: reader => reader.varint(), none: () => 0 },
+  bool: { wire: 0, write: value => varint(value ? 1 : 0), read: reader => reader.varint() !== 0, none: () => false },
+  fixed32: { wire: 5, write: value => fixed(value, 4), read: reader => viewOf(reader.take(4)).getUint32(0, true), none: () => 0 },
+  fixed64: { wire: 1, write: value => fixed(value, 8), read: reader => viewOf(reader.take(8)).getBigUint64(0, true), none: () => 0n },
+  bytes: { wire: 2, write: delimited, read: reader => reader.body().slice(), none: () => new Uint8Array(0) },
+  string: { wire: 2, write: value => delimited(utf8(value)), read: reader => text(reader.body()), none: () => "" },
+  message: {
+    wire: 2, write: (value, { schema }) => delimited(encode(schema, value)),
+    read: (reader, { schema }, depth) => decode(schema, reader.body(), depth + 1),
+  },
+};
+
 const isDefault = value => value === 0 || value === 0n || value === false || value === "" || value.length === 0;
 
 /** The bytes of `fields` by `schema`. */
@@ -31,15 +54,7 @@ export function encode(schema, fields) {
     if (given === undefined || given === null) continue;
     for (const value of rule.repeated ? given : [given]) {
       if (type !== "message" && !rule.optional && !rule.repeated && isDefault(value)) continue;
-      parts.push(varint(number << 3 | wires[type]));
-      if (type === "uint32") parts.push(varint(value));
-      else if (type === "bool") parts.push(varint(value ? 1 : 0));
-      else if (type === "fixed32") parts.push(fixed(value, 4));
-      else if (type === "fixed64") parts.push(fixed(value, 8));
-      else {
-        const body = type === "message" ? encode(rule.schema, value) : type === "string" ? utf8(value) : value;
-        parts.push(varint(body.length), body);
-      }
+      parts.push(varint(number << 3 | types[type].wire), types[type].write(value, rule));
     }
   }
   return concat(...parts);
@@ -70,33 +85,16 @@ class Reader {
     throw new ProtocolError("a number is too long");
   }
 
+  body() { return this.take(this.varint()); }
+
   skip(wire) {
     if (wire === 0) this.varint();
     else if (wire === 1) this.take(8);
-    else if (wire === 2) this.take(this.varint());
+    else if (wire === 2) this.body();
     else if (wire === 5) this.take(4);
     else throw new ProtocolError("a field of unknown form");
   }
 }
-
-function value(reader, type, rule, depth) {
-  switch (type) {
-    case "uint32": return reader.varint();
-    case "bool": return reader.varint() !== 0;
-    case "fixed32": return viewOf(reader.take(4)).getUint32(0, true);
-    case "fixed64": return viewOf(reader.take(8)).getBigUint64(0, true);
-  }
-  const body = reader.take(reader.varint());
-  if (type === "bytes") return body.slice();
-  if (type === "message") return decode(rule.schema, body, depth + 1);
-  try {
-    return textOf(body);
-  } catch {
-    throw new ProtocolError("a text is not UTF-8");
-  }
-}
-
-const defaults = { uint32: 0, bool: false, fixed32: 0, fixed64: 0n, string: "" };
 
 /** The fields of a message by `schema`; throws ProtocolError where it is malformed or a field is out of its bounds. */
 export function decode(schema, bytes, depth = 0) {
@@ -109,13 +107,13 @@ export function decode(schema, bytes, depth = 0) {
     const [number, wire] = [tag >>> 3, tag & 7];
     if (number === 0) throw new ProtocolError("a field without a number");
     const found = byNumber.get(number);
-    if (!found || wires[found.type] !== wire) {
+    if (!found || types[found.type].wire !== wire) {
       // A field of a later version, or one of another form, means nothing here.
       reader.skip(wire);
       continue;
     }
     const { name, type, rule } = found;
-    const read = value(reader, type, rule, depth);
+    const read = types[type].read(reader, rule, depth);
     if (!rule.repeated) {
       // Of a oneof the last one counts.
       if (schema.oneof) for (const other of Object.keys(fields)) delete fields[other];
@@ -153,7 +151,7 @@ function check(fields, name, type, rule) {
   if (fields[name] === undefined) {
     if (rule.optional || type === "message" && !rule.required) return;
     if (type === "message") throw new ProtocolError(`${name} is missing`);
-    fields[name] = type === "bytes" ? new Uint8Array(0) : defaults[type];
+    fields[name] = types[type].none();
   }
   const read = fields[name];
   const size = type === "bytes" ? read.length : type === "string" ? utf8(read).length : type === "uint32" ? read : 0;

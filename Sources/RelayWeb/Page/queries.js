@@ -81,7 +81,6 @@ export class Queries {
 
 /** Questions as promises: carries them between whoever asks and the rules of asking. */
 export class Questions {
-  #waiters = new Map();
   queries = new Queries();
 
   /** @param parts { send(kind, fields), clock() } */
@@ -100,9 +99,7 @@ export class Questions {
 
   #ask(start) {
     return new Promise((resolve, reject) => {
-      const token = {};
-      this.#waiters.set(token, { resolve, reject });
-      this.#perform(start(token));
+      this.#perform(start({ resolve, reject }));
     });
   }
 
@@ -110,12 +107,8 @@ export class Questions {
     for (const action of actions) {
       if (action.do === "list") this.send("burstListRequest", action);
       else if (action.do === "burst") this.send("burstRequest", action);
-      else {
-        const waiter = this.#waiters.get(action.token);
-        this.#waiters.delete(action.token);
-        if (action.problem) waiter?.reject(new Error(action.problem));
-        else waiter?.resolve(action);
-      }
+      else if (action.problem) action.token.reject(new Error(action.problem));
+      else action.token.resolve(action);
     }
   }
 }

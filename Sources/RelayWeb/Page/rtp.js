@@ -3,7 +3,6 @@ import { viewOf } from "./bytes.js";
 
 export const rtpLength = 12;
 export const packetMax = 1160;
-export const clockRate = 48000;
 
 export function rtpHeader({ sequence, timestamp, ssrc, marker }) {
   const header = new Uint8Array(rtpLength);

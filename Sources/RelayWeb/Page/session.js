@@ -6,7 +6,7 @@ import { decodeServer, encodeClient, ProtocolError } from "./messages.js";
 import { Questions } from "./queries.js";
 import { Listener } from "./listener.js";
 import { Sender } from "./sender.js";
-import { pingBytes, Transport } from "./transport.js";
+import { Transport } from "./transport.js";
 import { Uplink } from "./uplink.js";
 
 export class Session {
@@ -178,7 +178,7 @@ export class Session {
     const number = ++this.#pingNumber;
     this.#pings.set(number, this.clock());
     if (this.#pings.size > 8) this.#pings.delete(this.#pings.keys().next().value);
-    this.#transport?.ping(pingBytes(number));
+    this.#transport?.ping(number);
   }
 
   #event(event) {
@@ -196,8 +196,7 @@ export class Session {
         this.#acknowledged = event.count;
         return this.#up(this.uplink.room(this.sender.hasRoom, now));
       case "pong": {
-        const number = event.bytes.length === 8 ? event.bytes.reduce((all, byte) => all * 256 + byte, 0) : 0;
-        const sentAt = this.#pings.get(number);
+        const sentAt = this.#pings.get(event.number);
         if (sentAt === undefined) return;
         this.#pings.clear();
         this.listener.downlink.roundTrip = Math.min(2000, now - sentAt);

@@ -1,6 +1,7 @@
 // SFrame (RFC 9605) with cipher suite 4, AES_128_GCM_SHA256_128, as docs/relay-protocol.md, section 8.2, uses it.
 import { concat, utf8, viewOf } from "./bytes.js";
 
+const { subtle } = globalThis.crypto;
 const suite = Uint8Array.of(0, 4);
 const tagLength = 16;
 const empty = new Uint8Array(0);
@@ -49,9 +50,8 @@ export function parseSframe(bytes) {
   return { keyId: values[0], counter: values[1], length: at };
 }
 
-async function expand(crypto, base, info, length) {
-  return new Uint8Array(
-    await crypto.deriveBits({ name: "HKDF", hash: "SHA-256", salt: empty, info }, base, length * 8));
+async function expand(base, info, length) {
+  return new Uint8Array(await subtle.deriveBits({ name: "HKDF", hash: "SHA-256", salt: empty, info }, base, length * 8));
 }
 
 /** The labels of a key id, in the order of key and salt. */
@@ -59,12 +59,12 @@ export const labels = keyId => ["key ", "salt "].map(
   what => concat(utf8(`SFrame 1.0 Secret ${what}`), bytesOf(keyId), suite));
 
 /** The key of one burst, made of the channel's base key and the burst's key id. */
-export async function sframeKey(baseKey, keyId, crypto = globalThis.crypto.subtle) {
-  const base = await crypto.importKey("raw", baseKey, "HKDF", false, ["deriveBits"]);
+export async function sframeKey(baseKey, keyId) {
+  const base = await subtle.importKey("raw", baseKey, "HKDF", false, ["deriveBits"]);
   const [keyLabel, saltLabel] = labels(keyId);
-  const [key, salt] = await Promise.all([expand(crypto, base, keyLabel, 16), expand(crypto, base, saltLabel, 12)]);
-  const imported = await crypto.importKey("raw", key, "AES-GCM", false, ["encrypt", "decrypt"]);
-  return { keyId, salt, key: imported, crypto };
+  const [key, salt] = await Promise.all([expand(base, keyLabel, 16), expand(base, saltLabel, 12)]);
+  const imported = await subtle.importKey("raw", key, "AES-GCM", false, ["encrypt", "decrypt"]);
+  return { keyId, salt, key: imported };
 }
 
 function nonce(salt, counter) {
@@ -77,7 +77,7 @@ function nonce(salt, counter) {
 /** A packet: the RTP header, which is also authenticated, and the sealed frame. */
 export async function sealFrame(key, counter, header, frame) {
   const sframe = sframeHeader(key.keyId, counter);
-  const sealed = await key.crypto.encrypt(
+  const sealed = await subtle.encrypt(
     { name: "AES-GCM", iv: nonce(key.salt, BigInt(counter)), additionalData: concat(sframe, header), tagLength: 128 },
     key.key, frame);
   return concat(header, sframe, new Uint8Array(sealed));
@@ -88,7 +88,7 @@ export async function openFrame(key, parsed, header, ciphertext) {
   if (ciphertext.length <= parsed.length + tagLength) return null;
   const additionalData = concat(ciphertext.subarray(0, parsed.length), header);
   try {
-    return new Uint8Array(await key.crypto.decrypt(
+    return new Uint8Array(await subtle.decrypt(
       { name: "AES-GCM", iv: nonce(key.salt, parsed.counter), additionalData, tagLength: 128 },
       key.key, ciphertext.subarray(parsed.length)));
   } catch {
@@ -135,8 +135,8 @@ export class Keyring {
 }
 
 /** A new key id for a request: the epoch and 48 random bits. */
-export function freshKeyId(epoch, random = bytes => crypto.getRandomValues(bytes)) {
+export function freshKeyId(epoch) {
   let id = BigInt(epoch);
-  for (const byte of random(new Uint8Array(6))) id = id << 8n | BigInt(byte);
+  for (const byte of globalThis.crypto.getRandomValues(new Uint8Array(6))) id = id << 8n | BigInt(byte);
   return id;
 }

@@ -76,7 +76,6 @@ export class EmergencyRetry {
   #until = null;
   #nextAt = Infinity;
 
-  get nextDeadline() { return this.#nextAt; }
   get isWaiting() { return this.#nextAt !== Infinity; }
 
   /** @returns whether it is asked for again */

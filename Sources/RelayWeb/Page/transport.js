@@ -1,5 +1,5 @@
 // The WebSocket of one connection: its handshake, and what goes through it in order. Rules are elsewhere.
-import { u32, viewOf } from "./bytes.js";
+import { viewOf } from "./bytes.js";
 import { content, Handshake, kinds, WrongRelay } from "./handshake.js";
 import { ProtocolError } from "./messages.js";
 
@@ -16,7 +16,7 @@ export const relayUrl = (location, share) =>
   `${location.protocol === "http:" ? "ws:" : "wss:"}//${location.host}${path}?share=${share}`;
 
 /**
- * Events: { is: "connected" }, { is: "control" | "answer" | "pong" | "media", bytes }, { is: "acknowledged", count },
+ * Events: { is: "connected" }, { is: "control" | "answer" | "media", bytes }, { is: "pong", number }, { is: "acknowledged", count },
  * { is: "closed", code }, { is: "violation", what }, { is: "wrong-relay" }. The last three end it; one of them comes.
  */
 export class Transport {
@@ -48,7 +48,13 @@ export class Transport {
   get buffered() { return this.socket.bufferedAmount + this.#leaving; }
 
   sendControl(message) { this.#sealed(content.control, message); }
-  ping(bytes) { this.#sealed(content.ping, bytes); }
+
+  /** The number tells it from others, and comes back. */
+  ping(number) {
+    const bytes = new Uint8Array(8);
+    viewOf(bytes).setBigUint64(0, BigInt(number));
+    this.#sealed(content.ping, bytes);
+  }
 
   /** @param {Promise<Uint8Array>} packet goes behind what was sent before it */
   sendMedia(packet, length) {
@@ -118,7 +124,7 @@ export class Transport {
       case content.ping:
         if (body.length !== 8) throw new ProtocolError("a ping of a wrong length");
         return this.#sealed(content.pong, body);
-      case content.pong: return this.tell({ is: "pong", bytes: body });
+      case content.pong: return this.tell({ is: "pong", number: body.length === 8 ? Number(viewOf(body).getBigUint64(0)) : 0 });
     }
   }
 
@@ -138,6 +144,3 @@ export class Transport {
     }).catch(error => this.#fail(error));
   }
 }
-
-/** Eight bytes for a ping that tell it from others. */
-export const pingBytes = number => Uint8Array.of(0, 0, 0, 0, ...u32(number));

@@ -27,8 +27,6 @@ export class Uplink {
     this.counts = { sent: 0, erased: 0, dropped: 0 };
   }
 
-  get isIdle() { return this.bursts.length === 0; }
-
   get nextDeadline() {
     const burst = this.bursts[0];
     if (!burst) return Infinity;

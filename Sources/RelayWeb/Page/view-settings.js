@@ -5,10 +5,9 @@ import { h, icon, keyed, setHidden, setText } from "./parts.js";
 import { invitationsIn } from "./view-start.js";
 import { languages, shown } from "./words.js";
 
-export function languageChooser({ words, language, onlanguage }) {
-  const choose = h("select", { "aria-label": words.say("language"), onchange: event => onlanguage(event.target.value) },
+function languageChooser({ words, language, onlanguage }) {
+  return h("select", { "aria-label": words.say("language"), onchange: event => onlanguage(event.target.value) },
     ...Object.entries(languages).map(([tag, name]) => h("option", { value: tag, lang: tag, text: name, selected: tag === language })));
-  return choose;
 }
 
 /** @param options { words, language, app, settings, onlanguage, oninvitations, onleave } */

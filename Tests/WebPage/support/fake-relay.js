@@ -6,7 +6,6 @@ import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 
 import { decodeClient, encodeServer } from "../../../Sources/RelayWeb/Page/messages.js";
-import { toBase64url } from "../../../Sources/RelayWeb/Page/bytes.js";
 import { answer, makeIdentity } from "./relay-handshake.js";
 import { upgrade } from "./websocket.js";
 
@@ -15,6 +14,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
   + "media-src 'self' blob:; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const types = { js: "text/javascript", css: "text/css", svg: "image/svg+xml", html: "text/html", json: "application/json" };
 
+const toBase64url = bytes => Buffer.from(bytes).toString("base64url");
 const u32 = value => Buffer.from([value >>> 24, value >>> 16 & 255, value >>> 8 & 255, value & 255]);
 
 class Member {

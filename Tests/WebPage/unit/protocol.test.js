@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { concat, equal, fromBase64url, hex, toBase64url, unhex, utf8 } from "../../../Sources/RelayWeb/Page/bytes.js";
+import { concat, equal, fromBase64url, hex, unhex, utf8 } from "../../../Sources/RelayWeb/Page/bytes.js";
 import { Answers, parseAnswer } from "../../../Sources/RelayWeb/Page/answers.js";
 import { decodeClient, decodeServer, encodeClient, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
 import { opusSamples, parseRtp, rtpHeader, sequenceDistance } from "../../../Sources/RelayWeb/Page/rtp.js";
@@ -161,8 +161,7 @@ test("answers are those of the document, in parts of any length", () => {
 test("base64url is strict", () => {
   for (let length = 0; length < 40; length++) {
     const bytes = Uint8Array.from({ length }, (_, index) => index * 37 & 255);
-    assert.equal(toBase64url(bytes), Buffer.from(bytes).toString("base64url"));
-    assert.deepEqual(fromBase64url(toBase64url(bytes)), bytes);
+    assert.deepEqual(fromBase64url(Buffer.from(bytes).toString("base64url")), Uint8Array.from(bytes));
   }
   for (const wrong of ["A", "AA==", "A+", "AB", "ÄÄ"]) assert.equal(fromBase64url(wrong), null, wrong);
 });

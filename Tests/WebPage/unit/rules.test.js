@@ -140,7 +140,7 @@ test("nothing is sent before the grant, and nothing is lost after it", () => {
   assert.deepEqual(media.map(action => action.sequence), Array.from({ length: 30 }, (_, index) => 1000 + index));
   assert.deepEqual(media.map(action => action.timestamp), Array.from({ length: 30 }, (_, index) => 48000 + 480 * index));
   assert.deepEqual(media.map(action => action.marker), Array.from({ length: 30 }, (_, index) => index === 0));
-  assert.ok(uplink.isIdle);
+  assert.ok(uplink.bursts.length === 0);
 });
 
 test("a release names the last packet, and none where nothing was sent", () => {
