@@ -23,6 +23,8 @@ final class MessageHandler: ChannelInboundHandler {
             connection.tell(.message(Array(frame.data.readableBytesView)))
         case .text: violate(context, "a text message", code: 1_003)
         case .ping:
+            // A server that does not read gets no pongs: they would wait here.
+            guard context.channel.isWritable else { return }
             let pong = WebSocketFrame(fin: true, opcode: .pong, maskKey: .random(), data: frame.unmaskedData)
             context.writeAndFlush(wrapOutboundOut(pong), promise: nil)
         case .pong: break

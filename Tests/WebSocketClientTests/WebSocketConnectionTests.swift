@@ -178,6 +178,22 @@ private final class Told<Event: Sendable>: Sendable {
         }
     }
 
+    @Test func `pings are answered, but pile up no answers for a server that does not read`() async throws {
+        try await Self.open { connection, told, socket, seen, _ in
+            socket.send(frame: .ping, [1])
+            _ = try await seen.wait { $0 == .pong ? true : nil }
+            socket.read(false)
+            let pings = 20_000
+            for _ in 0..<pings { socket.send(frame: .ping, [UInt8](repeating: 1, count: 125)) }
+            socket.send([1])
+            _ = try await told.wait { $0 == .message([1]) ? true : nil }
+            socket.read(true)
+            connection.send([2])
+            _ = try await seen.wait { Self.message($0) == [2] ? true : nil }
+            #expect(seen.all.count { $0 == .pong } < pings / 2)
+        }
+    }
+
     @Test func `a user that is slow stops the reading, and loses nothing`() async throws {
         try await Self.open { _, told, socket, _, _ in
             Self.loop.execute { Task.blockForTest(.milliseconds(200)) }

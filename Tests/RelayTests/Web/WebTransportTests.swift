@@ -58,7 +58,7 @@ private final class ScriptedRelay: Sendable {
             }
         case .message(let bytes): receive(socket, bytes)
         case .closed(let code): state.withLock { $0.closes.append(code) }
-        case .gone: break
+        case .pong, .gone: break
         }
     }
 

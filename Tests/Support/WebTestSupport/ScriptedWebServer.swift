@@ -17,6 +17,8 @@ public final class ScriptedWebSocket: Sendable {
         case message([UInt8])
         /// A Close frame with that code.
         case closed(UInt16?)
+        /// The answer to a ping.
+        case pong
         /// The connection is gone.
         case gone
     }
@@ -213,6 +215,7 @@ private final class SocketHandler: ChannelInboundHandler {
             var payload = frame.unmaskedData
             handler(socket, .closed(payload.readInteger(as: UInt16.self)))
             context.close(promise: nil)
+        case .pong: handler(socket, .pong)
         default: break
         }
     }
