@@ -1,5 +1,7 @@
-// Back-off when a connection cannot be accepted because file descriptors or memory are used up. Pure.
+// Back-off of a listening port when a connection cannot be accepted because file descriptors or memory are used up.
 import Glibc
+import Logging
+import NIOCore
 
 /// A connection that cannot be accepted stays in the kernel's queue, and a listener that retried at once would be busy
 /// with nothing else. So it pauses, and reports that once.
@@ -33,4 +35,55 @@ public struct AcceptPause: Sendable {
     /// The message for the log.
     public static let advice =
         "cannot accept a connection: file descriptors or memory are used up; raise LimitNOFILE of the service"
+}
+
+/// Stands first in the pipeline of a listening channel. SwiftNIO keeps the port registered when accept(2) fails, and would ask again
+/// and again.
+final class AcceptPauseHandler: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = any Channel
+    typealias InboundOut = any Channel
+    typealias OutboundIn = Never
+
+    private let logger: Logger
+    private var pause = AcceptPause()
+    private var timer: Scheduled<Void>?
+
+    init(logger: Logger) { self.logger = logger }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        pause.accepted()
+        context.fireChannelRead(data)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard let failure = error as? IOError, case .pause(let tells) = pause.failed(failure.errnoCode) else {
+            context.fireErrorCaught(error)
+            return
+        }
+        if tells { logger.warning("\(AcceptPause.advice)", metadata: ["why": "\(failure)"]) }
+        guard timer == nil else { return }
+        let channel = context.channel
+        // It is what takes the port out of what the loop waits for.
+        set(channel, autoRead: false)
+        timer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(AcceptPause.time)) { [self] in
+            timer = nil
+            set(channel, autoRead: true)
+        }
+    }
+
+    func read(context: ChannelHandlerContext) {
+        // The end of the pause asks.
+        if timer == nil { context.read() }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        timer?.cancel()
+        timer = nil
+        context.fireChannelInactive()
+    }
+
+    private func set(_ channel: any Channel, autoRead: Bool) {
+        // On the channel's loop it is done at once, and fails only for a channel that is closed.
+        channel.setOption(.autoRead, value: autoRead).whenFailure { _ in }
+    }
 }

@@ -1,4 +1,5 @@
 // The page by which a browser is a member, as it is in Page/.
+import CWebPage
 
 /// The files of the page.
 struct WebPage: Sendable {
@@ -39,4 +40,13 @@ struct WebPage: Sendable {
         "html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8",
         "json": "application/json", "svg": "image/svg+xml",
     ]
+}
+
+extension WebPage {
+    /// Every file of Page/ by its name.
+    static let builtIn: [String: [UInt8]] = (0..<ptt_page_file_count()).reduce(into: [:]) { files, number in
+        let file = ptt_page_file_at(number)
+        guard let name = file.name else { return }
+        files[String(cString: name)] = Array(UnsafeBufferPointer(start: file.bytes, count: file.count))
+    }
 }

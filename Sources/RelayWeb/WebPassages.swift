@@ -143,7 +143,7 @@ final class WebPassages: Sendable {
         _ target: WebLinkTarget, _ address: WebLinkAddress, on loop: any EventLoop,
         began: @escaping @Sendable (any Channel) -> Void, add: @escaping @Sendable (any Channel) throws -> Void
     ) -> EventLoopFuture<Void> {
-        if address.hasTLS, tls == nil { return loop.makeFailedFuture(NoTLS()) }
+        if address.hasTLS, tls == nil { return loop.makeFailedFuture(Failure(description: "TLS cannot be used")) }
         let limits = limits
         let opened = loop.makePromise(of: Void.self)
         let upgrader = NIOTypedWebSocketClientUpgrader<Void>(
@@ -166,7 +166,7 @@ final class WebPassages: Sendable {
             upgradeRequestHead: request, upgraders: [upgrader],
             notUpgradingCompletionHandler: { channel in
                 channel.close(promise: nil)
-                return channel.eventLoop.makeFailedFuture(NotALink())
+                return channel.eventLoop.makeFailedFuture(Failure(description: "what is there takes no links"))
             })
         let tls = address.hasTLS ? tls : nil
         ClientBootstrap(group: loop).connectTimeout(Self.connectTime)
@@ -192,14 +192,9 @@ final class WebPassages: Sendable {
         return opened.futureResult
     }
 
-    /// What answered there takes no links.
-    private struct NotALink: Error, CustomStringConvertible {
-        var description: String { "what is there takes no links" }
-    }
-
-    /// This machine's TLS cannot be used.
-    private struct NoTLS: Error, CustomStringConvertible {
-        var description: String { "TLS cannot be used" }
+    /// Why there is no link.
+    private struct Failure: Error, CustomStringConvertible {
+        let description: String
     }
 }
 

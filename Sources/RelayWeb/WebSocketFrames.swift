@@ -1,4 +1,4 @@
-// Frames of a WebSocket as the endpoint writes them (RFC 6455).
+// Frames of a WebSocket (RFC 6455): as the endpoint writes them, and those that it refuses.
 import NIOCore
 import NIOWebSocket
 
@@ -55,5 +55,33 @@ extension WebSocketErrorCode {
         case is NIOWebSocketError, is NIOWebSocketFrameAggregator.Error, is FrameCheck.Failure: self = .protocolError
         default: return nil
         }
+    }
+}
+
+/// Stands before what puts fragments together. An error of it ends the connection.
+final class FrameCheck: ChannelInboundHandler {
+    typealias InboundIn = WebSocketFrame
+    typealias InboundOut = WebSocketFrame
+
+    /// A frame that is none.
+    struct Failure: Error {}
+
+    /// Whether the peer is a client.
+    private let isMasked: Bool
+
+    init(ofClient isMasked: Bool) { self.isMasked = isMasked }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let frame = unwrapInboundIn(data)
+        switch frame.opcode {
+        case .binary, .text, .continuation, .ping, .pong, .connectionClose: break
+        // Section 5.2: an unknown opcode.
+        default: return context.fireErrorCaught(Failure())
+        }
+        // Section 5.1: a client masks, and a server does not. Section 5.2: reserved bits are for extensions, and there are none.
+        guard (frame.maskKey != nil) == isMasked, !frame.rsv1, !frame.rsv2, !frame.rsv3 else {
+            return context.fireErrorCaught(Failure())
+        }
+        context.fireChannelRead(data)
     }
 }

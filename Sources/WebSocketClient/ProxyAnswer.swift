@@ -1,4 +1,5 @@
-// The answer of an HTTP proxy to CONNECT. Pure.
+// What an HTTP proxy is asked with, and its answer to CONNECT. Pure.
+import WebSockets
 
 /// What a proxy answered, as far as it has come.
 struct ProxyAnswer {
@@ -48,4 +49,23 @@ struct ProxyAnswer {
         guard words.count >= 2, words[0].starts(with: Array("HTTP/1.".utf8)), words[1].count == 3 else { return nil }
         return Int(String(decoding: words[1], as: UTF8.self)).flatMap { (100..<600).contains($0) ? $0 : nil }
     }
+}
+
+extension HTTPProxy {
+    /// The value of `Proxy-Authorization` (RFC 7617); nil: no credentials.
+    var authorization: String? { credentials.map { "Basic " + base64(Array($0.utf8)) } }
+}
+
+/// RFC 4648, section 4.
+func base64(_ bytes: [UInt8]) -> String {
+    let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    var text: [UInt8] = []
+    for start in stride(from: 0, to: bytes.count, by: 3) {
+        let group = bytes[start..<min(start + 3, bytes.count)]
+        let value = group.enumerated().reduce(UInt32(0)) { $0 | UInt32($1.element) << UInt32(16 - 8 * $1.offset) }
+        for place in 0..<4 {
+            text.append(place <= group.count ? digits[Int(value >> UInt32(18 - 6 * place)) & 63] : UInt8(ascii: "="))
+        }
+    }
+    return String(decoding: text, as: UTF8.self)
 }

@@ -1,4 +1,5 @@
 // From nothing to an open WebSocket: TCP, the proxy, TLS, the request.
+import Glibc
 import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -7,27 +8,18 @@ import NIOTLS
 import NIOWebSocket
 import WebSockets
 
-#if canImport(Glibc)
-import Glibc
-#endif
-
 extension WebSocketConnection {
-    /// linux/tcp.h.
-    private static let notSentLowWaterMark = ChannelOptions.Types.SocketOption(
-        level: .tcp, name: NIOBSDSocket.Option(rawValue: 25))
-
     func connect() { WebSocketThread.use { self.connect(on: $0) } }
 
     private func connect(on group: MultiThreadedEventLoopGroup) {
         let place = request.proxy.map { ($0.host, $0.port) } ?? (request.host, request.port)
-        let timeout = TimeAmount.nanoseconds(
-            request.timeout.components.seconds * 1_000_000_000 + request.timeout.components.attoseconds / 1_000_000_000)
+        let timeout = TimeAmount(request.timeout)
         let timer = group.next().scheduleTask(in: timeout) { self.timeUp() }
         ClientBootstrap(group: group)
             .resolver(ThreadResolver(on: group.next()))
             .connectTimeout(timeout)
-            .channelOption(.socketOption(.tcp_nodelay), value: 1)
-            .channelOption(Self.notSentLowWaterMark, value: Self.unsentBytes)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelOption(.tcpOption(.init(rawValue: TCP_NOTSENT_LOWAT)), value: .init(Self.unsentBytes))
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     if self.request.proxy == nil {

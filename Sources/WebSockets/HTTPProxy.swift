@@ -1,4 +1,4 @@
-// An HTTP proxy: its address and credentials, as a URL names them. Pure.
+// An HTTP proxy: its address and credentials, as a URL names them, and which hosts are reached by it. Pure.
 
 /// An HTTP proxy that opens connections by CONNECT (RFC 9110, section 9.3.6).
 public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
@@ -101,12 +101,59 @@ public struct HTTPProxy: Hashable, Sendable, CustomStringConvertible {
                 bytes.append(byte)
                 continue
             }
-            guard rest.count >= 2, let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else {
-                return nil
-            }
+            // A number may have a sign, and two digits have none.
+            guard rest.count >= 2, let first = rest.first, first != UInt8(ascii: "+"), first != UInt8(ascii: "-"),
+                let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16)
+            else { return nil }
             bytes.append(value)
             rest = rest.dropFirst(2)
         }
         return String(validating: bytes, as: UTF8.self)
+    }
+}
+
+/// The proxy for connections over TLS, and the hosts that are reached without it.
+public struct ProxyPolicy: Hashable, Sendable {
+    /// The proxy; nil: none.
+    public let proxy: HTTPProxy?
+    /// Hosts, domains and addresses that are reached directly, as in NO_PROXY.
+    private let direct: [String]
+    /// The longest NO_PROXY that is read, in entries.
+    private static let directMaximum = 256
+
+    /// No proxy.
+    public static let none = ProxyPolicy(proxy: nil)
+
+    /// That proxy for every host but those of `direct`.
+    public init(proxy: HTTPProxy?, direct: [String] = []) {
+        self.proxy = proxy
+        self.direct = direct.prefix(Self.directMaximum).map { $0.lowercased() }
+    }
+
+    /// HTTPS_PROXY (or https_proxy) and NO_PROXY (or no_proxy).
+    public init(environment: [String: String]) throws(HTTPProxy.Problem) {
+        let named = ["HTTPS_PROXY", "https_proxy"].lazy.compactMap { environment[$0] }.first { !$0.isEmpty }
+        let excepted = ["NO_PROXY", "no_proxy"].lazy.compactMap { environment[$0] }.first { !$0.isEmpty }
+        let direct = (excepted ?? "").split(whereSeparator: { $0 == "," || $0 == " " }).map(String.init)
+        guard let named else {
+            self.init(proxy: nil)
+            return
+        }
+        self.init(proxy: try HTTPProxy(named), direct: direct)
+    }
+
+    /// The proxy on the way to `host`; nil: none.
+    public func proxy(for host: String) -> HTTPProxy? {
+        let host = host.lowercased()
+        let isDirect = direct.contains { entry in
+            if entry == "*" { return true }
+            // "example.org", ".example.org" and "*.example.org" all mean the domain and what is below it.
+            var domain = entry[...]
+            if domain.hasPrefix("*") { domain = domain.dropFirst() }
+            if domain.hasPrefix(".") { domain = domain.dropFirst() }
+            guard !domain.isEmpty else { return false }
+            return host == domain || host.hasSuffix("." + domain)
+        }
+        return isDirect ? nil : proxy
     }
 }

@@ -56,7 +56,7 @@ do {
             [
                 "APIMessages.swift", "APIProblem.swift", "OperatorToken.swift", "PlainHTTPConfiguration.swift",
                 "PushEndpointConfiguration.swift",
-                "PushHead.swift", "PushPayload.swift", "PushRejection.swift",
+                "PushHead.swift", "PushRejection.swift",
             ],
             ["Cryptography", "RelayProtocol", "Vocabulary"]),
     ]

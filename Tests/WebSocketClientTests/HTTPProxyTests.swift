@@ -20,7 +20,7 @@ struct HTTPProxyTests {
 
     @Test(arguments: [
         "", "http://", "http://:80", "http://a:0", "http://a:65536", "http://a:+80", "http://a b", "http://a/path",
-        "http://%zz@a", "http://a\r\nX: y", "http://[::1", "http://é", "http://@a",
+        "http://%zz@a", "http://%+1@a", "http://%-0@a", "http://a\r\nX: y", "http://[::1", "http://é", "http://@a",
     ])
     func `what is no proxy is refused`(_ text: String) {
         #expect(throws: HTTPProxy.Problem.form) { try HTTPProxy(text) }
