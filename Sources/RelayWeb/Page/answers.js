@@ -2,7 +2,7 @@
 import { concat, viewOf } from "./bytes.js";
 import { ProtocolError } from "./protobuf.js";
 
-export const answerMax = 5 * 1024 * 1024;
+const answerMax = 5 * 1024 * 1024;
 const openMax = 8;
 const partHeader = 5;
 

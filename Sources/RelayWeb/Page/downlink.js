@@ -4,7 +4,7 @@ import { RequestBudget } from "./repair.js";
 import { reportTimes, TalkerStatistics } from "./reports.js";
 import { sequenceDistance } from "./rtp.js";
 
-export const downlinkTimes = {
+const downlinkTimes = {
   completion: 3000, superseding: 1000, earlyMax: 256, early: 2000, silentMax: 120000, interruption: 300000, interruptedMax: 16,
   talkersMax: 4, statisticsMax: 32,
 };

@@ -3,7 +3,7 @@ import { hex } from "./bytes.js";
 import { emergencyPriority, modes } from "./messages.js";
 import { burstName } from "./rtp.js";
 
-export const membersMax = 4096;
+const membersMax = 4096;
 const talkersMax = 4;
 
 export class Floor {

@@ -17,7 +17,7 @@ const publicKeyMax = 512;
 const sha256 = async bytes => new Uint8Array(await subtle.digest("SHA-256", bytes));
 
 /** One direction: messages are sealed or opened in their order, under a counter that is not sent. */
-export class Direction {
+class Direction {
   #counter = 0;
 
   constructor(key, iv) { Object.assign(this, { key, iv }); }

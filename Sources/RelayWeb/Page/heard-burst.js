@@ -3,7 +3,7 @@ import { RepairPlanner } from "./repair.js";
 import { ReportSchedule } from "./reports.js";
 import { sequenceAfter, sequenceDistance, Sequences } from "./rtp.js";
 
-export const burstTimes = { silence: 6000 };
+const burstTimes = { silence: 6000 };
 
 export class HeardBurst {
   reports = null;
@@ -108,7 +108,7 @@ export class HeardBurst {
   }
 }
 
-export const lateTimes = { heldMax: 3000, packetsMax: 6000, answer: 2000, vainMax: 3, all: 20000, refusedMax: 5000 };
+const lateTimes = { heldMax: 3000, packetsMax: 6000, answer: 2000, vainMax: 3, all: 20000, refusedMax: 5000 };
 const tooMuch = 3;
 
 /** Late entry to one burst: its beginning is fetched piece by piece, and what comes meanwhile is held. */

@@ -94,7 +94,7 @@ const headLength = 8;
 const firstCapacity = 1024;
 
 /** The frames of one message in one piece of memory: an object for each would take several times what was said. */
-export class PackedFrames {
+class PackedFrames {
   #memory = new Uint8Array(0);
   #used = 0;
   length = 0;

@@ -11,7 +11,7 @@ export class InvitationError extends Error {
 }
 
 const scheme = "ptt://";
-export const linksMax = 16;
+const linksMax = 16;
 const lengthMax = 4096;
 
 /**

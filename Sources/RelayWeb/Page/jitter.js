@@ -1,7 +1,7 @@
 // How long packets have to wait, from how their delays vary, and in what order they are decoded. Pure.
 import { sequenceDistance, timestampDistance } from "./rtp.js";
 
-export const jitterTimes = { initial: 40, min: 20, max: 400, bin: 5, quantile: 0.97, memory: 4000, window: 2000, pickUp: 10 };
+const jitterTimes = { initial: 40, min: 20, max: 400, bin: 5, quantile: 0.97, memory: 4000, window: 2000, pickUp: 10 };
 const binCount = jitterTimes.max / jitterTimes.bin + 1;
 
 /** The wait rises at once and falls slowly. One for each channel: what was learned is kept from burst to burst. */

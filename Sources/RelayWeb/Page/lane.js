@@ -16,7 +16,7 @@ const farBehind = 48000, [wholeNear, wholeFar] = [5, 4];
 const ramp = 240;
 
 /** The distance, within the range of voices, at which `samples` from `at` on is most like itself. */
-export function bestLag(samples, at, length) {
+function bestLag(samples, at, length) {
   let best = lagMin, most = -Infinity;
   for (let lag = lagMin; lag <= lagMax; lag += step) {
     let product = 0, energy = 1e-9;

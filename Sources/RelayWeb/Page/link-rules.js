@@ -5,11 +5,8 @@ export const linkTimes = {
   connect: 10000, join: 5000, ping: 15000, answer: 5000, replaced: 30000, retryAfterMax: 600000,
 };
 
-export const joinCauses = { unsupportedVersion: 1, notInvited: 2, revoked: 3, channelFull: 4, relayBusy: 5 };
-const finalCauses = new Map([
-  [joinCauses.unsupportedVersion, "version"], [joinCauses.notInvited, "not-invited"], [joinCauses.revoked, "revoked"],
-]);
-const passingCauses = new Map([[joinCauses.channelFull, "full"], [joinCauses.relayBusy, "busy"]]);
+/** Why a join is refused (docs/relay-protocol.md, section 6): for good, or for a while. */
+const finalCauses = { 1: "version", 2: "not-invited", 3: "revoked" }, passingCauses = { 4: "full", 5: "busy" };
 
 /** Codes of the WebSocket's close are these and 4000. */
 export const closeCodes = {
@@ -59,10 +56,10 @@ export class LinkRules {
 
   refused({ cause, retryAfterMs }, now) {
     if (this.state !== "joining") return this.violation("a refusal at the wrong time", now);
-    const final = finalCauses.get(cause);
+    const final = finalCauses[cause];
     if (final) return this.#halt(final, closeCodes.refused);
     const wait = Math.min(retryAfterMs, linkTimes.retryAfterMax);
-    return this.#lose(passingCauses.get(cause) ?? "refused", closeCodes.refused, wait, now);
+    return this.#lose(passingCauses[cause] ?? "refused", closeCodes.refused, wait, now);
   }
 
   /** The connection is gone; `code` is that of the relay, or null. */
@@ -154,7 +151,7 @@ export class LinkRules {
   }
 }
 
-export const hearingTimes = { answer: 4000, conclusion: 6000, lateness: 1500 };
+const hearingTimes = { answer: 4000, conclusion: 6000, lateness: 1500 };
 
 /**
  * Whether the relay still hears the talker, so that nobody talks into a dead link.

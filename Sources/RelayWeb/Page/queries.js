@@ -1,11 +1,11 @@
 // Questions for bursts that the relay keeps: the list, and whole bursts in pieces (docs/relay-protocol.md, section 18).
 import { parseRtp, sequenceAfter } from "./rtp.js";
 
-export const queryTimes = { answer: 5000, packetsMax: 12000, vainMax: 3, refusedMax: 5000, spacing: 300 };
+const queryTimes = { answer: 5000, packetsMax: 12000, vainMax: 3, refusedMax: 5000, spacing: 300 };
 const tooMuch = 3;
 
 /** The rules of asking. Pure. Actions: { do: "list", requestId }, { do: "burst", requestId, ssrc, keyId, first }, { do: "done", token, packets | bursts | problem }. */
-export class Queries {
+class Queries {
   #lastId = 0;
   #jobs = [];
 

@@ -1,7 +1,7 @@
 // Which packets of a burst are missing, when they are asked for, and when they are given up. Pure.
 import { sequenceAfter, sequenceDistance } from "./rtp.js";
 
-export const repairTimes = {
+const repairTimes = {
   missingMax: 1024, ageMax: 10000, asksMax: 12, answerGrace: 40, backoffMax: 16, graceMin: 20, graceMax: 100,
   beginningMax: 1000, rangesMax: 64, packetsMax: 4096,
 };

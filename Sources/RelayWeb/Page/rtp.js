@@ -2,7 +2,7 @@
 import { viewOf } from "./bytes.js";
 
 export const rtpLength = 12;
-export const packetMax = 1160;
+const packetMax = 1160;
 
 export function rtpHeader({ sequence, timestamp, ssrc, marker }) {
   const header = new Uint8Array(rtpLength);

@@ -41,7 +41,7 @@ export class TalkKey {
   }
 }
 
-export const emergencyTimes = { hold: 1000, retryFor: 30000, retryEvery: 2000 };
+const emergencyTimes = { hold: 1000, retryFor: 30000, retryEvery: 2000 };
 
 /** The emergency button: held for a second, so that a touch does nothing; then like a held talk key. */
 export class EmergencyKey {

@@ -177,7 +177,7 @@ export class Talker {
   }
 }
 
-export const silenceBlocks = { goAhead: 30, warning: 100, end: 300, pause: 3, gatedPauses: 3 };
+const silenceBlocks = { goAhead: 30, warning: 100, end: 300, pause: 3, gatedPauses: 3 };
 
 /**
  * Whether the microphone gives sound: a room is never quite silent, so digital silence means muted or unplugged. Pure.

@@ -68,7 +68,7 @@ export function linkWord(words, { state }) {
   return words.say(state === "ready" ? "link-ready" : state === "connecting" || state === "joining" ? "link-connecting" : "link-stopped");
 }
 
-export function linkText(words, { state, problem }) {
+function linkText(words, { state, problem }) {
   return problem && state !== "ready" ? words.say(`problem-${problem}`) : words.say(`link-${state}`);
 }
 
