@@ -26,19 +26,15 @@ export function makeHold(element, key, name) {
   });
   for (const type of ["pointerup", "pointercancel", "lostpointercapture"]) element.addEventListener(type, end);
   element.addEventListener("contextmenu", event => event.preventDefault());
-  element.addEventListener("keydown", event => {
+  const onHoldKey = (type, act) => element.addEventListener(type, event => {
     if (!holdKeys.has(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
-    // A key that is held repeats.
-    if (!event.repeat) key.down(keyboard);
+    act(event);
   });
-  element.addEventListener("keyup", event => {
-    if (!holdKeys.has(event.key)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    key.up(keyboard);
-  });
+  // A key that is held repeats.
+  onHoldKey("keydown", event => event.repeat || key.down(keyboard));
+  onHoldKey("keyup", () => key.up(keyboard));
   element.addEventListener("blur", () => key.up(keyboard));
   element.addEventListener("click", event => {
     // A screen reader clicks without a finger or key: it cannot hold.
