@@ -67,7 +67,7 @@ public struct OperatorCluster: Codable, Equatable, Sendable {
     /// How many of them no relay serves.
     let unserved: Int
     /// In the order of their names.
-    let relays: [Relay]
+    public let relays: [Relay]
 
     /// A cluster with so many shares.
     public init(name: String, shares: Int, unserved: Int, relays: [Relay]) {
