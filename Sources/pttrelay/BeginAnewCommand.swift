@@ -20,7 +20,7 @@ struct BeginAnewCommand: ParsableCommand {
     @OptionGroup var relay: RelayOptions
 
     func run() throws {
-        do {
+        try StartFailure.reporting({ _ in .failure }) {
             let directory = relay.stateDirectory(try relay.settings())
             let aside = try RelayState.beginAnew(part, in: directory)
             if let aside { Console.say("the old file is kept as \(aside)") }
@@ -31,9 +31,6 @@ struct BeginAnewCommand: ParsableCommand {
                 Console.say(
                     "\(directory) has empty records: start the relay with its channels, and invite every member")
             }
-        } catch {
-            Console.complain("pttrelay: \(error)")
-            throw ExitCode.failure
         }
     }
 }

@@ -22,7 +22,7 @@ struct CheckCommand: ParsableCommand {
     @OptionGroup var relay: RelayOptions
 
     func run() throws {
-        do {
+        try StartFailure.reporting {
             let settings = try relay.settings()
             let path = relay.config ?? RelaySettings.defaultPath()
             try Self.checkPushes(settings)
@@ -30,22 +30,17 @@ struct CheckCommand: ParsableCommand {
             if let file = settings.api?.tokenFile { _ = try APISettings.token(in: file) }
             Console.say(path.map { "\($0) is valid" } ?? "there is no configuration file; these are the defaults")
             for line in Self.summary(settings, state: relay.stateDirectory(settings)) { Console.say(line) }
-        } catch {
-            Console.complain("pttrelay: \(error)")
-            throw StartFailure.status(error)
         }
     }
 
     /// Reads the certificate and key that [push] names, as a start would.
     static func checkPushes(_ settings: RelaySettings) throws {
         guard let push = settings.push, let files = push.files else { return }
-        func text(_ path: String) throws(SettingsError) -> String {
-            String(decoding: try SettingsFile.contents(of: path), as: UTF8.self)
-        }
+        let (certificate, key) = try PushSettings.contents(files)
         _ = try PushEndpoint(
             configuration: PushEndpointConfiguration(
                 listenAddress: push.listen.address, listenPort: push.listen.port,
-                certificatePEM: try text(files.certificate), privateKeyPEM: try text(files.key), clients: push.clients),
+                certificatePEM: certificate, privateKeyPEM: key, clients: push.clients),
             logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() }, deliver: { _ in .shutDown })
     }
 

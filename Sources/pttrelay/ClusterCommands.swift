@@ -26,13 +26,6 @@ struct ClusterCommand: ParsableCommand {
         return (settings, cluster)
     }
 
-    private static func attempt(_ body: () throws -> Void) throws {
-        do { try body() } catch {
-            Console.complain("pttrelay: \(error)")
-            throw StartFailure.status(error)
-        }
-    }
-
     /// Makes the cluster.
     struct Import: ParsableCommand {
         static let configuration = CommandConfiguration(
@@ -46,7 +39,7 @@ struct ClusterCommand: ParsableCommand {
         @OptionGroup var relay: RelayOptions
 
         func run() throws {
-            try ClusterCommand.attempt {
+            try StartFailure.reporting {
                 let (settings, cluster) = try ClusterCommand.settings(relay)
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
@@ -73,7 +66,7 @@ struct ClusterCommand: ParsableCommand {
         @OptionGroup var relay: RelayOptions
 
         func run() throws {
-            try ClusterCommand.attempt {
+            try StartFailure.reporting {
                 let (_, cluster) = try ClusterCommand.settings(relay)
                 let status = try ClusterAdministration(cluster).status()
                 for line in ClusterCommand.lines(status, of: cluster.name, now: Int64(time(nil))) { Console.say(line) }
@@ -126,7 +119,7 @@ struct ClusterCommand: ParsableCommand {
         @OptionGroup var relay: RelayOptions
 
         func run() throws {
-            try ClusterCommand.attempt {
+            try StartFailure.reporting {
                 let directory = relay.stateDirectory(try relay.settings())
                 let state = try RelayState.existing(
                     directory, logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })

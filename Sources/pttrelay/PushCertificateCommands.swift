@@ -28,24 +28,20 @@ struct PushCertificateCommand: ParsableCommand {
     var topics: [PushTopic]
 
     func run() throws {
-        let identity: Identity
-        do {
-            identity = try Identity(generating: topics[0].text)
-        } catch {
-            Console.complain("pttrelay: \(error)")
-            throw ExitCode.failure
-        }
-        // The PEM text ends with a line's end of its own.
-        Console.say(identity.pem.hasSuffix("\n") ? String(identity.pem.dropLast()) : identity.pem)
-        let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
-        Console.complain(
-            """
-            # Add to pttrelay.toml, and 'systemctl reload pttrelay' (restart it when it took no pushes before):
+        try StartFailure.reporting({ _ in .failure }) {
+            let identity = try Identity(generating: topics[0].text)
+            // The PEM text ends with a line's end of its own.
+            Console.say(identity.pem.hasSuffix("\n") ? String(identity.pem.dropLast()) : identity.pem)
+            let list = topics.map { "\"\($0)\"" }.joined(separator: ", ")
+            Console.complain(
+                """
+                # Add to pttrelay.toml, and 'systemctl reload pttrelay' (restart it when it took no pushes before):
 
-            [[push.client]]
-            pin = "\(Base64URL.encode(identity.pin.bytes))"
-            topics = [\(list)]
-            """)
+                [[push.client]]
+                pin = "\(Base64URL.encode(identity.pin.bytes))"
+                topics = [\(list)]
+                """)
+        }
     }
 }
 
@@ -62,14 +58,11 @@ struct PushServerCertificateCommand: ParsableCommand {
     @OptionGroup var relay: RelayOptions
 
     func run() throws {
-        do {
+        try StartFailure.reporting {
             let directory = relay.stateDirectory(try relay.settings())
             _ = try RelayState.existingIdentity(directory)
             let text = try RelayState.existingPushServerIdentity(directory).certificatePEM
             Console.say(text.hasSuffix("\n") ? String(text.dropLast()) : text)
-        } catch {
-            Console.complain("pttrelay: \(error)")
-            throw StartFailure.status(error)
         }
     }
 }

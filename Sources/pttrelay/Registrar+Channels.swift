@@ -69,7 +69,7 @@ extension Registrar {
     func addChannel(
         _ text: String, _ change: ChannelChange, isEndToEnd: Bool, _ retry: String?
     ) async throws -> AdministrationResponse {
-        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+        guard let name = DisplayName(text) else { throw RelayStateError.badName(text, of: "channel") }
         if let retry, let known = try store.knownChannel(try retryID(retry)) {
             // The same request again.
             guard known.name == name else { throw RelayStoreError.retryDiffers }
@@ -105,7 +105,7 @@ extension Registrar {
     ) async throws -> AdministrationResponse {
         let known = try await own(reference, tag)
         let text = change.name ?? known.name.text
-        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+        guard let name = DisplayName(text) else { throw RelayStateError.badName(text, of: "channel") }
         let isServed = known.isServed || known.isAdded
         let channel = try store.changeChannel(
             known.id, name: name, settings: change.applied(to: known.settings), isServed: isServed)

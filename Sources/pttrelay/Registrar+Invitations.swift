@@ -110,7 +110,7 @@ extension Registrar {
             }
             return found
         }
-        guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+        guard let name = DisplayName(text) else { throw RelayStateError.badName(text, of: "channel") }
         let channel = try store.addChannel(name, isEndToEnd: true, isAdded: true, isServed: true, now: clock())
         try await serve(channel)
         return channel

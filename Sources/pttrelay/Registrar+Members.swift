@@ -132,11 +132,8 @@ extension Registrar {
     private func readmit(
         _ meant: MemberRecord, to channel: ChannelRecord, _ change: MemberChange
     ) async throws -> MemberRecord {
-        var name: DisplayName?
-        if let text = change.name {
-            name = DisplayName(text)
-            guard name != nil else { throw RelayStateError.badMemberName(text) }
-        }
+        let name = change.name.flatMap { DisplayName($0) }
+        if let text = change.name, name == nil { throw RelayStateError.badName(text, of: "member") }
         let member = try store.readmit(
             meant.id, to: channel.id, name: name, priority: change.priority, isListenOnly: change.isListenOnly)
         await server?.readmit(member.id, to: channel.id, as: member.membership)

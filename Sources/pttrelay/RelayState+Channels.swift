@@ -15,7 +15,7 @@ extension RelayState {
         var declared: [DisplayName] = []
         var isDeclared: Set<DisplayName> = []
         for text in names {
-            guard let name = DisplayName(text) else { throw RelayStateError.badChannelName(text) }
+            guard let name = DisplayName(text) else { throw RelayStateError.badName(text, of: "channel") }
             if isDeclared.insert(name).inserted { declared.append(name) }
         }
         let known = try store.channels(including: declared, now: Int64(time(nil)))

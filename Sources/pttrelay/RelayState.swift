@@ -15,22 +15,16 @@ struct RelayStateError: Error, Equatable, CustomStringConvertible {
     /// Whether the same may succeed later although nobody mends anything.
     var mayPass = false
 
-    static func badChannelName(_ text: String) -> RelayStateError {
+    static func badName(_ text: String, of whose: String) -> RelayStateError {
         RelayStateError(
             description:
-                "'\(text)' cannot be a channel's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
+                "'\(text)' cannot be a \(whose)'s name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
     }
 
     static let channelsOfCluster = RelayStateError(
         description:
             "the channels of a cluster are in its records only: remove [[channel]] and --channel, and use "
             + "'pttrelay channel add'")
-
-    static func badMemberName(_ text: String) -> RelayStateError {
-        RelayStateError(
-            description:
-                "'\(text)' cannot be a member's name; use 1 to \(DisplayName.byteCountMaximum) bytes of plain text")
-    }
 }
 
 /// A relay's state directory, readable by the relay only: `identity.pem`, `transport.key`, `push-server.pem`, and the records
@@ -50,8 +44,6 @@ struct RelayState {
     private static let transportFile = "/transport.key"
     private static let channelsFile = "/channels.toml"
     private static let pushServerFile = "/push-server.pem"
-    private static let operatorTokenFile = "/operator.token"
-    private static let apiTokenFile = "/api.token"
 
     /// Where connections are: see `PlacesFile`.
     var placesFile: String { directory + "/connections" }
@@ -64,18 +56,10 @@ struct RelayState {
     /// docs/operators.md says what a start needs: the key and the records are required and belong together; everything
     /// else is recreated when it is damaged.
     ///
+    /// - Parameter isClusterNode: Whether its records come from a cluster, and its key from another node of that.
     /// - Throws: `FileError` with the cause `.inUse` while another process has it, and other errors that say what to
     ///   do.
-    static func open(_ directory: String, logger: Logger) throws -> RelayState {
-        try state(in: directory, isClusterNode: false, logger)
-    }
-
-    /// The same of a node of a cluster: its records come from there, and its key from another node.
-    static func openNode(_ directory: String, logger: Logger) throws -> RelayState {
-        try state(in: directory, isClusterNode: true, logger)
-    }
-
-    private static func state(in directory: String, isClusterNode: Bool, _ logger: Logger) throws -> RelayState {
+    static func open(_ directory: String, isClusterNode: Bool = false, logger: Logger) throws -> RelayState {
         try AtomicFile.makeDirectory(directory, mode: 0o700)
         let lock = try DirectoryLock(directory, timeout: lockTimeout)
         AtomicFile.removeLeftovers(in: directory)
@@ -92,17 +76,21 @@ struct RelayState {
         let identity = try known?.identity ?? makeIdentity(directory, beside: store, logger)
         // Those of a node are derived from the relay's key when it serves.
         let keys = isClusterNode ? nil : transportKeys(directory + transportFile, logger)
-        return try RelayState(
-            identity: identity, keys: keys, store: store, directory: directory, lock: lock, logger: logger)
+        let state = RelayState(
+            identity: identity, transportKeys: keys, store: store, directory: directory, lock: lock)
+        try state.takeOver(logger)
+        return state
     }
 
     /// The state of an earlier start in `directory`. Nothing in it is recreated.
     static func existing(_ directory: String, logger: Logger) throws -> RelayState {
         let identity = try existingIdentity(directory)
         let lock = try DirectoryLock(directory, timeout: lockTimeout)
-        return try RelayState(
-            identity: identity, keys: nil, store: try records(directory, of: identity), directory: directory,
-            lock: lock, logger: logger)
+        let state = RelayState(
+            identity: identity, transportKeys: nil, store: try records(directory, of: identity), directory: directory,
+            lock: lock)
+        try state.takeOver(logger)
+        return state
     }
 
     /// The records in `directory`, checked to be readable. They are created for a relay without a key, and for one of
@@ -182,18 +170,6 @@ struct RelayState {
         }
     }
 
-    private init(
-        identity: Identity, keys: RelayTransportKeys?, store: RelayStore, directory: String, lock: DirectoryLock,
-        logger: Logger
-    ) throws {
-        self.identity = identity
-        self.directory = directory
-        self.lock = lock
-        self.store = store
-        transportKeys = keys
-        try takeOver(logger)
-    }
-
     /// Takes the channels of an earlier version over, whose file is then kept under another name. What a crash interrupts is
     /// taken up at the next start.
     private func takeOver(_ logger: Logger) throws {
@@ -249,33 +225,27 @@ struct RelayState {
 
     // MARK: Operator
 
-    /// The token for the operator's page. It is created once, and recreated when it is damaged.
-    func operatorToken(_ logger: Logger) -> OperatorToken {
-        Self.kept(
-            directory + Self.operatorTokenFile, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
-            make: OperatorToken.init,
-            consequence: "the operator's page wants another token: 'pttrelay operator-token' prints it")
+    /// What a token of the relay's own is for.
+    enum TokenUse: String {
+        /// The operator's page and the metrics.
+        case page = "operator"
+        case api
+
+        fileprivate var file: String { "/\(rawValue).token" }
     }
 
-    /// The token for the API, likewise.
-    func apiToken(_ logger: Logger) -> OperatorToken {
-        Self.kept(
-            directory + Self.apiTokenFile, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
+    /// The token for that use. It is created once, and recreated when it is damaged.
+    func token(for use: TokenUse, _ logger: Logger) -> OperatorToken {
+        let user = use == .page ? "the operator's page" : "the API"
+        return Self.kept(
+            directory + use.file, logger, read: Self.token, bytes: { Array(($0.text + "\n").utf8) },
             make: OperatorToken.init,
-            consequence: "the API wants another token: 'pttrelay api-token' prints it")
+            consequence: "\(user) wants another token: 'pttrelay \(use.rawValue)-token' prints it")
     }
 
     /// The token that an earlier start made; nil: none.
-    static func existingOperatorToken(_ directory: String) throws -> OperatorToken? {
-        try existingToken(directory + operatorTokenFile)
-    }
-
-    /// The same for the API.
-    static func existingAPIToken(_ directory: String) throws -> OperatorToken? {
-        try existingToken(directory + apiTokenFile)
-    }
-
-    private static func existingToken(_ path: String) throws -> OperatorToken? {
+    static func existingToken(for use: TokenUse, in directory: String) throws -> OperatorToken? {
+        let path = directory + use.file
         guard let bytes = try RegularFile.readIfPresent(path, byteCountMax: smallFileMax, followsLinks: false) else {
             return nil
         }

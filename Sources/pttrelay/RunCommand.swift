@@ -182,9 +182,7 @@ struct RunCommand: ParsableCommand {
 
     private func start(_ settings: RelaySettings, on loop: EventLoop, _ logger: Logger) async throws -> Parts {
         let directory = relay.stateDirectory(settings)
-        let state =
-            settings.cluster == nil
-            ? try RelayState.open(directory, logger: logger) : try RelayState.openNode(directory, logger: logger)
+        let state = try RelayState.open(directory, isClusterNode: settings.cluster != nil, logger: logger)
         let place = settings.web.flatMap { $0.place(port: $0.listen.port) }
         let floors = Floors(
             rules: settings.floorRules, retentions: settings.retentions, allHaveQueues: hasFloorQueue)
@@ -299,7 +297,7 @@ struct RunCommand: ParsableCommand {
                 metadata: ["address": "\(listen.text)"])
         }
         return PlainHTTPConfiguration(
-            listenAddress: listen.address, listenPort: listen.port, token: state.operatorToken(logger))
+            listenAddress: listen.address, listenPort: listen.port, token: state.token(for: .page, logger))
     }
 }
 

@@ -10,6 +10,7 @@ import RelayServer
 import RelayStore
 import RelayWeb
 import Settings
+import Terminal
 
 /// The reason of a failed start, for the supervisor of the program.
 enum StartFailure {
@@ -22,6 +23,16 @@ enum StartFailure {
         let starts = FailedStarts.ofService
         if starts.isKept, mayPass(error) { FailedStarts.wait(starts.failed(), orUntil: signals) }
         return status(error)
+    }
+
+    /// Does what a command does. An error is printed on standard error, and ends the program with its status.
+    static func reporting(
+        _ status: (any Error) -> ExitCode = StartFailure.status, _ body: () throws -> Void
+    ) throws {
+        do { try body() } catch {
+            Console.complain("pttrelay: \(error)")
+            throw status(error)
+        }
     }
 
     static func mayPass(_ error: any Error) -> Bool {

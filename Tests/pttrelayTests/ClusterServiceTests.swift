@@ -41,7 +41,7 @@ import Vocabulary
 
         init(_ folder: StateFolder, _ configuration: ClusterConfiguration, host: String, port: UInt16) async throws {
             (self.folder, self.host, self.port) = (folder, host, port)
-            let state = try RelayState.openNode(folder.path, logger: quiet("state"))
+            let state = try RelayState.open(folder.path, isClusterNode: true, logger: quiet("state"))
             pin = state.identity.pin
             let registrar = try Registrar(state: state, logger: quiet("members"))
             self.registrar = registrar

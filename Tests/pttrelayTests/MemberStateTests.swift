@@ -110,7 +110,7 @@ import Testing
         let database = try DatabaseFile(path: file)
         try database.write { try $0.execute("UPDATE member SET id = substr(id, 3)") }
         try database.close()
-        for open in [RelayState.existing, RelayState.open] {
+        for open in [RelayState.existing, { try RelayState.open($0, logger: $1) }] {
             let error = #expect(throws: RelayStoreError.self) { _ = try open(folder.path, quiet("state")) }
             #expect(error.map { "\($0)".contains(file) && "\($0)".contains("is damaged") } == true, "\(error as Any)")
         }

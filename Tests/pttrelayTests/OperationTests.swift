@@ -145,19 +145,19 @@ import Testing
     @Test func `the token is made once, and anew by a start that finds it damaged`() throws {
         let folder = try StateFolder()
         let quiet = Logger(label: "state") { _ in SwiftLogNoOpLogHandler() }
-        #expect(try RelayState.existingOperatorToken(folder.path) == nil)
-        let token = try RelayState.open(folder.path, logger: quiet).operatorToken(quiet)
-        #expect(try RelayState.open(folder.path, logger: quiet).operatorToken(quiet) == token)
-        #expect(try RelayState.existingOperatorToken(folder.path) == token)
+        #expect(try RelayState.existingToken(for: .page, in: folder.path) == nil)
+        let token = try RelayState.open(folder.path, logger: quiet).token(for: .page, quiet)
+        #expect(try RelayState.open(folder.path, logger: quiet).token(for: .page, quiet) == token)
+        #expect(try RelayState.existingToken(for: .page, in: folder.path) == token)
         var status = stat()
         #expect(stat(folder.path + "/operator.token", &status) == 0 && status.st_mode & 0o777 == 0o600)
         let file = try #require(fopen(folder.path + "/operator.token", "w"))
         fputs("?\n", file)
         fclose(file)
-        #expect(throws: RelayStateError.self) { _ = try RelayState.existingOperatorToken(folder.path) }
-        let another = try RelayState.open(folder.path, logger: quiet).operatorToken(quiet)
+        #expect(throws: RelayStateError.self) { _ = try RelayState.existingToken(for: .page, in: folder.path) }
+        let another = try RelayState.open(folder.path, logger: quiet).token(for: .page, quiet)
         #expect(another != token)
-        #expect(try RelayState.existingOperatorToken(folder.path) == another)
+        #expect(try RelayState.existingToken(for: .page, in: folder.path) == another)
         #expect(access(folder.path + "/operator.token.damaged-1", F_OK) == 0)
     }
 

@@ -42,7 +42,7 @@ import Testing
     private func made(_ folder: StateFolder) throws -> (identity: Identity, files: [String: [UInt8]]) {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
         _ = try state.channels(named: ["Team"])
-        _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
+        _ = (state.token(for: .page, quiet("state")), state.token(for: .api, quiet("state")))
         _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
         let identity = state.identity
         var files: [String: [UInt8]] = [:]
@@ -72,7 +72,7 @@ import Testing
             let place = "\(name), round \(round)"
             do {
                 let state = try RelayState.open(folder.path, logger: quiet("state"))
-                _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
+                _ = (state.token(for: .page, quiet("state")), state.token(for: .api, quiet("state")))
                 _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                 #expect(state.identity.pin == identity.pin, "\(place): the relay has another key")
                 #expect(try state.store.channels().count == 1, "\(place): the relay has other records")
@@ -95,7 +95,8 @@ import Testing
             let (identity, _) = try made(folder)
             let path = folder.path + (part == .identity ? "/identity.pem" : "/relay.sqlite")
             #expect(unlink(path) == 0)
-            for open in part == .identity ? [RelayState.open] : [RelayState.open, RelayState.existing] {
+            let start = { (path: String, logger: Logger) in try RelayState.open(path, logger: logger) }
+            for open in part == .identity ? [start] : [start, RelayState.existing] {
                 let error = #expect(throws: (any Error).self) { _ = try open(folder.path, quiet("state")) }
                 let words = error.map { "\($0)" } ?? ""
                 #expect(words.contains(path) && words.contains("begin-anew \(part.rawValue)"), "\(words)")
@@ -133,7 +134,7 @@ import Testing
                 defer { rmdir(path) }
                 do {
                     let state = try RelayState.open(folder.path, logger: quiet("state"))
-                    _ = (state.operatorToken(quiet("state")), state.apiToken(quiet("state")))
+                    _ = (state.token(for: .page, quiet("state")), state.token(for: .api, quiet("state")))
                     _ = try state.serverIdentity([.host("localhost")], logger: quiet("state"))
                     #expect(folder.names.contains("\(name).damaged-1"))
                     rmdir("\(path).damaged-1")

@@ -9,7 +9,7 @@ extension APISettings {
     ///
     /// - Throws: `RelayStateError`, `FileError` for a file that is named and has none.
     func token(_ state: RelayState, logger: Logger) throws -> OperatorToken {
-        guard let tokenFile else { return state.apiToken(logger) }
+        guard let tokenFile else { return state.token(for: .api, logger) }
         return try Self.token(in: tokenFile)
     }
 
