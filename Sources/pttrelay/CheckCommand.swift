@@ -117,19 +117,12 @@ struct CheckCommand: ParsableCommand {
                 "warning: the other relays of the cluster cannot pass links over TLS on to this one: 'listen' in [web] is "
                     + "an address of this machine only")
         }
-        if let api = settings.api {
-            lines.append("serves the API on TCP \(api.listen.text)")
-            if !api.listen.isLoopback {
-                lines.append(
-                    "warning: the API has no TLS, and \(api.listen.text) can be reached from other machines: "
-                        + "anyone on the path can read the token")
-            }
-        }
-        if let address = settings.operatorListen {
-            lines.append("serves the operator's page on TCP \(address.text)")
+        for (what, address) in [("the API", settings.api?.listen), ("the operator's page", settings.operatorListen)] {
+            guard let address else { continue }
+            lines.append("serves \(what) on TCP \(address.text)")
             if !address.isLoopback {
                 lines.append(
-                    "warning: the operator's page has no TLS, and \(address.text) can be reached from other machines: "
+                    "warning: \(what) has no TLS, and \(address.text) can be reached from other machines: "
                         + "anyone on the path can read the token")
             }
         }

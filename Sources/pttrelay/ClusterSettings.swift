@@ -1,5 +1,4 @@
 // The table [cluster] of pttrelay.toml.
-import Glibc
 import NATS
 import RelayCluster
 import RelayProtocol
@@ -37,9 +36,7 @@ struct ClusterSettings: Equatable {
 
     /// The machine's name up to the first dot; nil: it is none of a node.
     private static var machineName: String? {
-        var buffer = [CChar](repeating: 0, count: 256)
-        guard gethostname(&buffer, buffer.count - 1) == 0 else { return nil }
-        let name = String(decoding: buffer.prefix { $0 != 0 && $0 != 46 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        let name = String((ListenAddress.machineName ?? "").prefix { $0 != "." })
         return ClusterConfiguration.isName(name) ? name : nil
     }
 

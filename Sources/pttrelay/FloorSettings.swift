@@ -7,7 +7,7 @@ enum FloorSettings {
     /// The rules in a `[[channel]]` table.
     static func rules(_ table: SettingsTable) -> FloorRules {
         FloorRules(
-            mode: table.value("mode", mode, default: .halfDuplex),
+            mode: table.value("mode", .oneOf, default: .halfDuplex),
             hasQueue: table.value("queue", .boolean, default: false),
             preemptionStep: table.optional("preemption-step", .integer(in: 1...254)).map { UInt8($0) })
     }
@@ -57,10 +57,6 @@ enum FloorSettings {
                 }
                 return time
             }
-    }
-
-    private static var mode: SettingType<FloorRules.Mode> {
-        .oneOf(FloorRules.Mode.allCases.map { ($0.rawValue, $0) })
     }
 }
 

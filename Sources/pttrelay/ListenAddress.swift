@@ -1,5 +1,6 @@
 // ADDRESS:PORT, as it is written on the command line and in the configuration.
 import Glibc
+import Logging
 import QUIC
 import RelayServer
 
@@ -37,6 +38,14 @@ struct ListenAddress: Equatable {
     /// Whether only this machine reaches it.
     var isLoopback: Bool { address == "::1" || address.hasPrefix("127.") }
 
+    /// Logs where others than this machine reach what wants a token, and has no TLS.
+    func warnOfNoTLS(_ what: String, _ logger: Logger) {
+        guard !isLoopback else { return }
+        logger.warning(
+            "\(what) has no TLS and can be reached from other machines: anyone on the path can read the token",
+            metadata: ["address": "\(text)"])
+    }
+
     /// As it is written.
     var text: String { address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)" }
 
@@ -44,9 +53,13 @@ struct ListenAddress: Equatable {
     /// every address.
     var invitationHost: String {
         guard let parsed = SocketAddress(address, port: port), parsed.isUnspecified else { return address }
+        return Self.machineName ?? "localhost"
+    }
+
+    /// What this machine is called; nil: nothing.
+    static var machineName: String? {
         var buffer = [CChar](repeating: 0, count: 256)
-        guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
-        let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(truncatingIfNeeded: $0) }, as: UTF8.self)
-        return name.isEmpty ? "localhost" : name
+        guard gethostname(&buffer, buffer.count - 1) == 0, buffer[0] != 0 else { return nil }
+        return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }

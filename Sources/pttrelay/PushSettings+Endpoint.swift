@@ -27,8 +27,14 @@ extension PushSettings {
 
     /// The server's certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own.
     func certificate(_ state: RelayState, logger: Logger) throws -> (String, String) {
-        if let files { return try Self.contents(files) }
-        let identity = try state.serverIdentity(try Self.serverNames(state, listen), logger: logger)
+        try Self.certificate(files, listen, state, logger)
+    }
+
+    static func certificate(
+        _ files: (certificate: String, key: String)?, _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
+    ) throws -> (String, String) {
+        if let files { return try contents(files) }
+        let identity = try state.serverIdentity(try serverNames(state, listen), logger: logger)
         return (identity.certificatePEM, identity.privateKeyPEM)
     }
 
@@ -41,7 +47,7 @@ extension PushSettings {
     }
 
     /// The names and addresses by which a client on this machine or in its network may know it.
-    static func serverNames(_ state: RelayState, _ listen: ListenAddress) throws -> [Identity.ServerName] {
+    private static func serverNames(_ state: RelayState, _ listen: ListenAddress) throws -> [Identity.ServerName] {
         let own = ListenAddress(address: "::", port: 0).invitationHost
         var names: [Identity.ServerName] = []
         for text in [try state.host(), listen.invitationHost, own, "localhost", "127.0.0.1", "::1"] {

@@ -41,20 +41,12 @@ struct ClusterPart {
     }
 }
 
-/// What happens to the part, in its order.
-enum ClusterEvent: Sendable {
-    /// See `ClusterShares.orders`.
-    case order(SharesStateMachine.Action)
-    /// Other relays have changed these records.
-    case records(RecordChanges)
-    /// These channels have gone to other relays.
-    case moved(Set<ChannelID>)
-}
-
 /// What has happened since it was looked at last. However slow the disk is, no more waits than there are records.
 private final class ClusterNews: Sendable {
     struct Waiting {
+        /// These channels have gone to other relays.
         var moved: Set<ChannelID> = []
+        /// Other relays have changed these records.
         var records = RecordChanges()
     }
 
@@ -94,27 +86,20 @@ extension Registrar {
         Task { [weak self] in
             for await _ in news.signals {
                 let waiting = news.take()
-                if !waiting.moved.isEmpty { await self?.take(.moved(waiting.moved), server) }
-                if !waiting.records.isEmpty { await self?.take(.records(waiting.records), server) }
+                if !waiting.moved.isEmpty { await self?.change { try await $0.moved(waiting.moved, server) } }
+                if !waiting.records.isEmpty { await self?.change { try await $0.adopt(waiting.records, server) } }
             }
         }
-        Task { [weak self] in for await order in orders { await self?.take(.order(order), server) } }
+        Task { [weak self] in
+            for await order in orders { await self?.change { try await $0.carryOut(order, server) } }
+        }
         await part.shares.start()
     }
 
-    /// Does what has happened.
-    func take(_ event: ClusterEvent, _ server: RelayServer) async {
-        // What it changes no command may change meanwhile.
+    /// Does what has happened to the part. What it changes no command may change meanwhile.
+    private func change(_ body: @Sendable (isolated Registrar) async throws -> Void) async {
         await inOwnTurn { registrar in
-            do {
-                switch event {
-                case .order(let action): try await registrar.carryOut(action, server)
-                case .records(let changes): try await registrar.adopt(changes, server)
-                case .moved(let channels): try await registrar.moved(channels, server)
-                }
-            } catch {
-                registrar.part?.fail(error)
-            }
+            do { try await body(registrar) } catch { registrar.part?.fail(error) }
         }
     }
 
@@ -260,7 +245,8 @@ extension Registrar {
         _ request: [UInt8], _ watch: ClusterWatch?
     ) async -> (answer: [UInt8], position: UInt64) {
         guard let request = ClusterRequest(bytes: request) else {
-            return (Self.failed("the request cannot be read", mayPass: false).bytes, 0)
+            let error = RelayStateError(description: "the request cannot be read")
+            return (ClusterResponse.failed(ForwardedError(error)).bytes, 0)
         }
         // It is not of the records, and does not wait for the disk as they do.
         if case .look(let byteCount) = request {
@@ -271,15 +257,12 @@ extension Registrar {
     }
 
     private func answerOfRecords(_ request: ClusterRequest) async -> (response: ClusterResponse, position: UInt64) {
-        let response = await answer(request)
+        let response: ClusterResponse
+        do { response = try await answer(request) } catch { response = .failed(ForwardedError(error)) }
         return (response, (try? store.logPlace())?.position ?? 0)
     }
 
-    private static func failed(_ why: String, mayPass: Bool = true) -> ClusterResponse {
-        .failed(ForwardedError(RelayStateError(description: why, mayPass: mayPass)))
-    }
-
-    private func answer(_ request: ClusterRequest) async -> ClusterResponse {
+    private func answer(_ request: ClusterRequest) async throws -> ClusterResponse {
         switch request {
         case .push(let push):
             guard let request = push.request, let server else { return .push(.shutDown) }
@@ -287,26 +270,21 @@ extension Registrar {
         case .presence(let channels, let question):
             let found = await ownPresence(of: channels.compactMap { ChannelID($0) }, question)
             return .presence(Dictionary(uniqueKeysWithValues: found.map { ($0.key.description, $0.value) }))
-        case .status:
-            do { return .status(try await ownStatus()) } catch { return .failed(ForwardedError(error)) }
+        case .status: return .status(try await ownStatus())
         case .look: return .look(nil)  // Answered before.
         case .enrol where isFollowing, .command where isFollowing:
-            return Self.failed("another relay writes the records now; try again")
+            throw RelayStateError(description: "another relay writes the records now; try again", mayPass: true)
         case .enrol(let channel, let token, let member, let name):
             guard let channel = ChannelID(channel), let token = InvitationToken(token),
                 let member = MemberID(bytes: member), let name = DisplayName(name)
-            else { return Self.failed("the enrolment cannot be read", mayPass: false) }
-            do {
-                switch try store.enrol(member, named: name, with: token, in: channel, now: clock()) {
-                case .member(let record):
-                    return .member(
-                        priority: record.priority, isListenOnly: record.isListenOnly,
-                        isRevoked: record.revokedAt != nil)
-                case .refused(let refusal): return .refused(refusal.rawValue)
-                }
-            } catch { return .failed(ForwardedError(error)) }
-        case .command(let request):
-            do { return .command(try await perform(request)) } catch { return .failed(ForwardedError(error)) }
+            else { throw RelayStateError(description: "the enrolment cannot be read") }
+            switch try store.enrol(member, named: name, with: token, in: channel, now: clock()) {
+            case .member(let record):
+                return .member(
+                    priority: record.priority, isListenOnly: record.isListenOnly, isRevoked: record.revokedAt != nil)
+            case .refused(let refusal): return .refused(refusal.rawValue)
+            }
+        case .command(let request): return .command(try await perform(request))
         }
     }
 
@@ -323,9 +301,7 @@ extension Registrar {
                     RelayMembership(priority: priority, isListenOnly: isListenOnly, isRevoked: isRevoked))
             case .refused(let text):
                 return EnrolmentRefusal(rawValue: text)?.verdict ?? .refused(.other, "the invitation does not open it")
-            case .failed(let error):
-                logger.error(
-                    "a member cannot be enrolled", metadata: ["member": "\(enrolment.member)", "why": "\(error)"])
+            case .failed(let error): throw error
             case .command, .push, .presence, .status, .look: break
             }
         } catch {

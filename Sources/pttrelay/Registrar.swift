@@ -125,19 +125,9 @@ actor Registrar {
         return try await body(self)
     }
 
-    /// See `WebSettings.certificate`.
-    func webCertificate(_ web: WebSettings) throws -> (pem: String, privateKeyPEM: String)? {
-        try web.certificate(state, logger: logger)
-    }
-
-    /// See `PushSettings.certificate`.
-    func pushCertificate(_ push: PushSettings) throws -> (String, String) {
-        try push.certificate(state, logger: logger)
-    }
-
-    /// See `APISettings.token`. Without [api] nobody has one any more, though the port is open until the relay is started again.
-    func apiToken(_ api: APISettings?) throws -> OperatorToken {
-        try api?.token(state, logger: logger) ?? OperatorToken()
+    /// Reads or makes files of the state, which the loop of the program does not wait for.
+    func withState<T: Sendable>(_ body: @Sendable (RelayState, Logger) throws -> T) throws -> T {
+        try body(state, logger)
     }
 
     // MARK: Enrolment

@@ -88,8 +88,7 @@ struct RelaySettings {
             result.ending.drainTime = relay.value(
                 "drain-time", .duration(in: .zero ... .seconds(60)), default: result.ending.drainTime)
             result.ending.successor = relay.optional("successor", place) ?? nil
-            result.logFormat = relay.value(
-                "log-format", .oneOf(LogFormat.allCases.map { ($0.rawValue, $0) }), default: result.logFormat)
+            result.logFormat = relay.value("log-format", .oneOf, default: result.logFormat)
             result.workers = relay.value(
                 "workers", .integer(in: 1...RelayServerConfiguration.workersMaximum), default: standardWorkers)
             result.helpers = relay.value(

@@ -31,7 +31,10 @@ struct Reloader: Sendable {
             settings = try read()
             certificate = try await self.certificate(settings)
             webCertificate = try await self.webCertificate(settings)
-            apiToken = api == nil ? nil : try await registrar.apiToken(settings.api)
+            // Without [api] nobody has one any more, though the port is open until the relay is started again.
+            apiToken =
+                api == nil
+                ? nil : try await registrar.withState { try settings.api?.token($0, logger: $1) ?? OperatorToken() }
             changes = try await registrar.reload(
                 channels: channels + settings.channels,
                 floors: Floors(
@@ -60,14 +63,14 @@ struct Reloader: Sendable {
     /// The server's certificate of the push endpoint, read again: it may have been renewed, whatever its file is called.
     private func certificate(_ settings: RelaySettings) async throws -> PushEndpoint.Certificate? {
         guard let pushes, let push = settings.push else { return nil }
-        let (certificate, key) = try await registrar.pushCertificate(push)
+        let (certificate, key) = try await registrar.withState { try push.certificate($0, logger: $1) }
         return try pushes.certificate(certificate, privateKeyPEM: key)
     }
 
     /// The same of the web endpoint.
     private func webCertificate(_ settings: RelaySettings) async throws -> WebEndpoint.Certificate? {
-        guard web != nil, let files = settings.web,
-            let (certificate, key) = try await registrar.webCertificate(files)
+        guard web != nil, let own = settings.web,
+            let (certificate, key) = try await registrar.withState({ try own.certificate($0, logger: $1) })
         else { return nil }
         return try WebEndpoint.certificate(certificate, privateKeyPEM: key)
     }
@@ -87,11 +90,10 @@ struct Reloader: Sendable {
         if old.api?.listen != new.api?.listen { names.append("[api]") }
         if old.cluster != new.cluster { names.append("[cluster]") }
         if old.web.map(\.untilRestart) != new.web.map(\.untilRestart) { names.append("[web]") }
-        switch (old.push, new.push) {
-        case (nil, nil): break
-        case (let old?, let new?):
-            if old.listen != new.listen { names.append("[push] listen") }
-        default: names.append("[push]")
+        if (old.push == nil) != (new.push == nil) {
+            names.append("[push]")
+        } else if old.push?.listen != new.push?.listen {
+            names.append("[push] listen")
         }
         return names
     }

@@ -105,14 +105,12 @@ struct RunCommand: ParsableCommand {
             pushes: pushes, web: web, api: api, ending: ending, logger: logger,
             read: { try RelayOptions.settings(at: path) })
         let (hangUps, hangUp) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        func retrying(_ service: (any Service)?) -> (any Service)? {
+            service.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) }
+        }
         let services = RelayServices(
             administration: AdministrationService(administration: parts.administration, registrar: parts.registrar),
-            page: page.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
-            api: api.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
-            pushes: pushes.map {
-                RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens)
-            },
-            web: web.map { RetryingService(service: $0, loop: loop, logger: logger, onFailure: readiness.listens) },
+            page: retrying(page), api: retrying(api), pushes: retrying(pushes), web: retrying(web),
             reload: ReloadService(hangUps: hangUps, reloader: reloader),
             relay: RelayService(server: parts.server, ending: ending, node: parts.node))
         let group = ServiceGroup(
@@ -291,11 +289,7 @@ struct RunCommand: ParsableCommand {
     private func page(
         _ listen: ListenAddress, _ state: RelayState, _ logger: Logger
     ) -> PlainHTTPConfiguration {
-        if !listen.isLoopback {
-            logger.warning(
-                "the operator's page has no TLS and can be reached from other machines: anyone on the path can read the token",
-                metadata: ["address": "\(listen.text)"])
-        }
+        listen.warnOfNoTLS("the operator's page", logger)
         return PlainHTTPConfiguration(
             listenAddress: listen.address, listenPort: listen.port, token: state.token(for: .page, logger))
     }

@@ -15,11 +15,19 @@ func table(_ rows: [[String]]) -> [String] {
 }
 
 /// A time in seconds since 1970 in the zone of this machine, "2026-11-21 19:30".
-func timeText(_ seconds: Int64) -> String {
+func timeText(_ seconds: Int64) -> String { timeText(seconds, localtime_r, "%Y-%m-%d %H:%M") }
+
+/// Seconds since 1970 as RFC 3339 has them, in UTC.
+func apiTime(_ seconds: Int64) -> String { timeText(seconds, gmtime_r, "%Y-%m-%dT%H:%M:%SZ") }
+
+private func timeText(
+    _ seconds: Int64, _ calendar: (UnsafePointer<time_t>, UnsafeMutablePointer<tm>) -> UnsafeMutablePointer<tm>?,
+    _ format: String
+) -> String {
     var moment = time_t(seconds)
     var parts = tm()
-    guard localtime_r(&moment, &parts) != nil else { return "\(seconds)" }
-    func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
-    return
-        "\(1_900 + parts.tm_year)-\(two(parts.tm_mon + 1))-\(two(parts.tm_mday)) \(two(parts.tm_hour)):\(two(parts.tm_min))"
+    guard calendar(&moment, &parts) != nil else { return "\(seconds)" }
+    var text = [CChar](repeating: 0, count: 64)
+    let count = strftime(&text, text.count, format, &parts)
+    return String(decoding: text.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }

@@ -25,9 +25,6 @@ extension WebSettings {
 
     /// The certificate with those after it, and its key, in PEM: from the files that are named, or the relay's own; nil without TLS.
     func certificate(_ state: RelayState, logger: Logger) throws -> (pem: String, privateKeyPEM: String)? {
-        guard hasTLS else { return nil }
-        if let files { return try PushSettings.contents(files) }
-        let own = try state.serverIdentity(try PushSettings.serverNames(state, listen), logger: logger)
-        return (own.certificatePEM, own.privateKeyPEM)
+        hasTLS ? try PushSettings.certificate(files, listen, state, logger) : nil
     }
 }

@@ -1,6 +1,5 @@
 // What the API's answers have in them, as JSON.
 import FoundationEssentials
-import Glibc
 import RelayStore
 
 /// A channel.
@@ -145,14 +144,4 @@ struct APIRemoval: Encodable {
 struct APIPage<Item: Encodable>: Encodable {
     var items: [Item]
     var next: String?
-}
-
-/// Seconds since 1970 as RFC 3339 has them, in UTC.
-func apiTime(_ seconds: Int64) -> String {
-    var moment = time_t(seconds)
-    var parts = tm()
-    guard gmtime_r(&moment, &parts) != nil else { return "\(seconds)" }
-    func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
-    return "\(1_900 + parts.tm_year)-\(two(parts.tm_mon + 1))-\(two(parts.tm_mday))T"
-        + "\(two(parts.tm_hour)):\(two(parts.tm_min)):\(two(parts.tm_sec))Z"
 }

@@ -27,11 +27,7 @@ extension APISettings {
 
     /// What the endpoint is started with.
     func configuration(_ state: RelayState, _ logger: Logger) throws -> PlainHTTPConfiguration {
-        if !listen.isLoopback {
-            logger.warning(
-                "the API has no TLS and can be reached from other machines: anyone on the path can read the token",
-                metadata: ["address": "\(listen.text)"])
-        }
+        listen.warnOfNoTLS("the API", logger)
         return PlainHTTPConfiguration(
             listenAddress: listen.address, listenPort: listen.port, token: try token(state, logger: logger))
     }
