@@ -185,7 +185,7 @@ extension ClientMessage.BurstRequest {
         self.init(
             id: try burstRequestID(wire.requestID),
             burst: BurstName(ssrc: SSRC(rawValue: wire.ssrc), keyID: wire.keyID),
-            first: wire.hasFirst ? try valid(UInt16(exactly: wire.first), "first", "is above 65535") : nil)
+            first: wire.hasFirst ? try sequence(wire.first, "first") : nil)
     }
 
     var wire: Pttd_Relay_V1_BurstRequest {
@@ -200,12 +200,8 @@ extension ClientMessage.BurstRequest {
 
 extension ServerMessage.BurstList {
     init(_ wire: Pttd_Relay_V1_BurstList) throws(RelayMessageError) {
-        let limit = RelayProtocolLimits.keptBurstsMaximum
-        guard wire.bursts.count <= limit else {
-            throw .invalidField("bursts", reason: "has \(wire.bursts.count) entries, more than \(limit)")
-        }
-        var bursts: [ServerMessage.KeptBurst] = []
-        for burst in wire.bursts { bursts.append(try ServerMessage.KeptBurst(burst)) }
+        let bursts = try entries(
+            wire.bursts, atMost: RelayProtocolLimits.keptBurstsMaximum, "bursts", ServerMessage.KeptBurst.init)
         self.init(id: try burstRequestID(wire.requestID), bursts: bursts)
     }
 

@@ -84,12 +84,7 @@ extension ClientMessage.Join {
     /// The version is not judged here: the relay answers a wrong one with a refusal that says so.
     fileprivate init(_ wire: Pttd_Relay_V1_Join) throws(RelayMessageError) {
         self.init(
-            channel: try valid(
-                ChannelID(bytes: wire.channelID), "channel_id",
-                "has \(wire.channelID.count) bytes instead of \(ChannelID.byteCount)"),
-            token: try valid(
-                InvitationToken(wire.invitationToken), "invitation_token",
-                "has \(wire.invitationToken.count) bytes, not \(InvitationToken.byteCounts)"),
+            channel: try channelID(wire.channelID), token: try invitationToken(wire.invitationToken),
             displayName: try RelayProtocol.displayName(wire.displayName, "display_name"),
             protocolVersion: wire.protocolVersion, isPushOnly: wire.pushOnly)
     }

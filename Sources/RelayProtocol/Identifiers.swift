@@ -27,8 +27,10 @@ public struct ChannelID: Hashable, Sendable, CustomStringConvertible {
 
     /// The channel of 16 bytes in network order, nil for any other number of bytes.
     public init?(bytes: some Collection<UInt8>) {
-        guard let uuid = UUID(networkBytes: bytes) else { return nil }
-        self.uuid = uuid
+        guard bytes.count == Self.byteCount else { return nil }
+        var value: uuid_t = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        withUnsafeMutableBytes(of: &value) { $0.copyBytes(from: bytes) }
+        uuid = UUID(uuid: value)
     }
 
     /// The UUID's 16 bytes in network order.
@@ -36,16 +38,6 @@ public struct ChannelID: Hashable, Sendable, CustomStringConvertible {
 
     /// The UUID in lower case.
     public var description: String { uuid.uuidString.lowercased() }
-}
-
-extension UUID {
-    /// The UUID of 16 bytes in network order, nil for any other number of bytes.
-    fileprivate init?(networkBytes bytes: some Collection<UInt8>) {
-        guard bytes.count == 16 else { return nil }
-        var value: uuid_t = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-        withUnsafeMutableBytes(of: &value) { $0.copyBytes(from: bytes) }
-        self.init(uuid: value)
-    }
 }
 
 /// A member of a channel: the first 16 bytes of the SHA-256 of its public key. It is the same after a reconnect, on
@@ -110,4 +102,15 @@ public struct FloorRequestID: RawRepresentable, Hashable, Comparable, Sendable, 
 extension FixedWidthInteger {
     /// The bytes, most significant first.
     var bigEndianBytes: [UInt8] { withUnsafeBytes(of: bigEndian) { [UInt8]($0) } }
+}
+
+extension ChannelID {
+    /// The number of shares of each cluster. Relays of a cluster have to agree on it, so it does not change.
+    public static let shareCount = 64
+
+    /// The number of the share that the channel is in, of `count`: FNV-1a (64 bits) of its bytes, folded.
+    public func share(of count: Int = shareCount) -> Int {
+        let hash = bytes.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        return Int((hash ^ hash >> 32) % UInt64(max(1, count)))
+    }
 }

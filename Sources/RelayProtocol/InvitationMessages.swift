@@ -1,4 +1,4 @@
-// The messages by which a channel nearby gives its invitation, and their way to and from protobuf.
+// How a channel nearby gives its invitation: the messages, their way to and from protobuf, and the proof of a code.
 import Cryptography
 import FoundationEssentials
 import SwiftProtobuf
@@ -48,10 +48,7 @@ extension ClientMessage {
 
         init(_ wire: Pttd_Relay_V1_InvitationRequest) throws(RelayMessageError) {
             self.init(
-                channel: try valid(
-                    ChannelID(bytes: wire.channelID), "channel_id",
-                    "has \(wire.channelID.count) bytes instead of \(ChannelID.byteCount)"),
-                protocolVersion: wire.protocolVersion,
+                channel: try channelID(wire.channelID), protocolVersion: wire.protocolVersion,
                 codeShare: wire.codeShare.isEmpty ? nil : try share(wire.codeShare),
                 name: wire.displayName.isEmpty ? nil : try displayName(wire.displayName, "display_name"))
         }
@@ -85,17 +82,13 @@ extension ClientMessage {
 }
 
 /// A share of CPace from the wire.
-private func share(_ bytes: Data) throws(RelayMessageError) -> [UInt8] {
-    try valid(
-        bytes.count == CPace.shareByteCount ? [UInt8](bytes) : nil, "code_share",
-        "has \(bytes.count) bytes instead of \(CPace.shareByteCount)")
+private func share(_ value: Data) throws(RelayMessageError) -> [UInt8] {
+    try bytes(value, "code_share", count: CPace.shareByteCount)
 }
 
 /// A proof of a code from the wire.
-private func proof(_ bytes: Data, _ field: String) throws(RelayMessageError) -> [UInt8] {
-    try valid(
-        bytes.count == InvitationCode.tagByteCount ? [UInt8](bytes) : nil, field,
-        "has \(bytes.count) bytes instead of \(InvitationCode.tagByteCount)")
+private func proof(_ value: Data, _ field: String) throws(RelayMessageError) -> [UInt8] {
+    try bytes(value, field, count: InvitationCode.tagByteCount)
 }
 
 extension ServerMessage {
@@ -126,9 +119,7 @@ extension ServerMessage {
                 throw .invalidField("media_key", reason: "is not of epoch \(InvitationLink.mediaKeyEpoch)")
             }
             self.init(
-                token: try valid(
-                    InvitationToken(wire.invitationToken), "invitation_token",
-                    "has \(wire.invitationToken.count) bytes, not \(InvitationToken.byteCounts)"),
+                token: try invitationToken(wire.invitationToken),
                 channelName: try displayName(wire.channelName, "channel_name"), mediaKey: key,
                 codeTag: wire.codeTag.isEmpty ? nil : try proof(wire.codeTag, "code_tag"))
         }
@@ -172,19 +163,82 @@ extension ServerMessage {
     }
 
     /// The answer to a request that gives nothing.
-    public struct InvitationRefused: Sendable, Hashable {
-        /// Why.
-        public var cause: InvitationRefusal
-        /// For people.
-        public var phrase: String
-        /// Asking sooner is in vain; zero: not said.
-        public var retryAfter: Duration
+    public typealias InvitationRefused = Refused<InvitationRefusal>
+}
 
-        /// A refusal for `cause`.
-        public init(cause: InvitationRefusal, phrase: String = "", retryAfter: Duration = .zero) {
-            self.cause = cause
-            self.phrase = phrase
-            self.retryAfter = retryAfter
+/// The code of a locked channel nearby: six digits that people tell each other.
+public struct InvitationCode: Hashable, Sendable, CustomStringConvertible {
+    /// How many digits it has.
+    public static let digitCount = 6
+    /// The size of a proof in bytes.
+    public static let tagByteCount = HashFunction.sha256.byteCount
+    /// The digits, as ASCII.
+    public let digits: String
+
+    /// Reads six digits. Spaces and hyphens between them do not count.
+    ///
+    /// - Returns: nil for anything else.
+    public init?(_ text: String) {
+        // Whatever is longer than a spaced-out code is none, and is not looked through.
+        guard text.utf8.count <= 4 * Self.digitCount else { return nil }
+        let digits = text.filter { $0 != " " && $0 != "-" }
+        guard digits.utf8.count == Self.digitCount, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+            return nil
+        }
+        self.digits = digits
+    }
+
+    /// A code drawn by chance.
+    public init() {
+        var random = SecureRandom()
+        digits = String((0..<Self.digitCount).map { _ in Character("\(Int.random(in: 0...9, using: &random))") })
+    }
+
+    /// The digits in two groups, as people read them.
+    public var description: String { "\(digits.prefix(3)) \(digits.suffix(3))" }
+
+    /// One end's part of a proof that both ends know the code.
+    ///
+    /// - Parameters:
+    ///   - role: The client is the initiator.
+    ///   - channel: The channel that the code is for.
+    ///   - relay: The relay's key, which the transport has verified.
+    ///   - client: The client's key, in the same way: nobody can pass the exchange on.
+    ///   - random: Must be a secure one outside tests.
+    public func proof(
+        _ role: CPace.Role, channel: ChannelID, relay: PublicKeyPin, client: MemberID,
+        using random: inout some RandomNumberGenerator
+    ) -> Proof {
+        let context = Array("pttd invitation code".utf8) + channel.bytes + relay.bytes + client.bytes
+        return Proof(CPace(role, code: Array(digits.utf8), context: context, using: &random))
+    }
+
+    /// One end of one proof. An impostor learns from it whether one code is the right one, and no more.
+    public struct Proof: Sendable {
+        private let exchange: CPace
+
+        init(_ exchange: CPace) { self.exchange = exchange }
+
+        /// What this end sends to the other one, 32 bytes.
+        public var share: [UInt8] { exchange.share }
+
+        /// What both ends are to show when their codes are equal; nil when the other end's share is none.
+        public func tags(with other: [UInt8]) -> (client: [UInt8], relay: [UInt8])? {
+            guard let key = exchange.key(from: other) else { return nil }
+            return (
+                hmacSHA256(Array("client knows the code".utf8), key: key),
+                hmacSHA256(Array("relay knows the code".utf8), key: key)
+            )
         }
     }
+}
+
+/// How somebody nearby gets the invitation to a channel.
+public enum AdmissionRule: Sendable, Hashable {
+    /// Whoever asks is given it.
+    case open
+    /// Whoever proves the code is given it.
+    case code(InvitationCode)
+    /// Whoever the host's user admits is given it.
+    case ask
 }

@@ -56,13 +56,8 @@ public struct MessageDecoder: Sendable {
     public var isInsideMessage: Bool { lengthBytes > 0 }
 
     private mutating func checkLength() throws(Failure) {
-        let problem: Failure?
-        switch length {
-        case 0: problem = .empty
-        case ...UInt32(RelayProtocolLimits.messageByteCountMaximum): problem = nil
-        default: problem = .tooLong(length)
-        }
-        guard let problem else { return }
+        if (1...UInt32(RelayProtocolLimits.messageByteCountMaximum)).contains(length) { return }
+        let problem: Failure = length == 0 ? .empty : .tooLong(length)
         failure = problem
         throw problem
     }

@@ -129,16 +129,19 @@ public enum ServerMessage: Sendable, Hashable {
     }
 
     /// The answer to a join that failed.
-    public struct JoinRefused: Sendable, Hashable {
+    public typealias JoinRefused = Refused<JoinRefusal>
+
+    /// The answer to a request that gives nothing.
+    public struct Refused<Cause: Sendable & Hashable>: Sendable, Hashable {
         /// Why.
-        public var cause: JoinRefusal
+        public var cause: Cause
         /// For people.
         public var phrase: String
-        /// How long to wait before joining again; zero: as the client sees fit.
+        /// Asking sooner is in vain; zero: not said.
         public var retryAfter: Duration
 
         /// A refusal for `cause`.
-        public init(cause: JoinRefusal, phrase: String = "", retryAfter: Duration = .zero) {
+        public init(cause: Cause, phrase: String = "", retryAfter: Duration = .zero) {
             self.cause = cause
             self.phrase = phrase
             self.retryAfter = retryAfter

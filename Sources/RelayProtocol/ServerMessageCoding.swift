@@ -140,14 +140,8 @@ private func phrase(_ text: String) -> String {
 
 extension ServerMessage.Welcome {
     fileprivate init(_ wire: Pttd_Relay_V1_Welcome) throws(RelayMessageError) {
-        let limit = RelayProtocolLimits.welcomeMembersMaximum
-        guard wire.members.count <= limit else {
-            throw .invalidField("members", reason: "has \(wire.members.count) entries, more than \(limit)")
-        }
-        var members: [ServerMessage.Member] = []
-        for member in wire.members {
-            members.append(try ServerMessage.Member(member))
-        }
+        let members = try entries(
+            wire.members, atMost: RelayProtocolLimits.welcomeMembersMaximum, "members", ServerMessage.Member.init)
         self.init(
             ssrc: SSRC(rawValue: wire.ssrc),
             downlinkKey: try valid(
@@ -164,11 +158,9 @@ extension ServerMessage.Welcome {
         isListenOnly = wire.listenOnly
         floorPriority = try priority(wire.floorPriority, "floor_priority")
         preemptionStep = try priority(wire.preemptionStep, "preemption_step")
-        let moreMaximum = RelayProtocolLimits.talkersMaximum - 1
-        guard wire.moreFloors.count <= moreMaximum else {
-            throw .invalidField("more_floors", reason: "has \(wire.moreFloors.count) entries, more than \(moreMaximum)")
-        }
-        for taken in wire.moreFloors { moreFloors.append(try ServerMessage.FloorTaken(taken)) }
+        moreFloors = try entries(
+            wire.moreFloors, atMost: RelayProtocolLimits.talkersMaximum - 1, "more_floors",
+            ServerMessage.FloorTaken.init)
         offersLateEntry = wire.lateEntry
         retention = try BurstRetention(wire)
         if !wire.web.isEmpty { web = try valid(WebPlace(wire.web), "web", "is neither PORT nor HOST:PORT") }

@@ -37,8 +37,7 @@ enum WebLinkHandshake {
         let spki = key.publicKey
         do throws(CryptographyError) {
             let signature = try key.sign(statement)
-            return [UInt8(truncatingIfNeeded: spki.count >> 8), UInt8(truncatingIfNeeded: spki.count)] + spki
-                + signature
+            return UInt16(truncatingIfNeeded: spki.count).bigEndianBytes + spki + signature
         } catch {
             throw WebLinkError(error)
         }

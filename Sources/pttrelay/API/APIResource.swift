@@ -1,5 +1,4 @@
 // What a path of the API names, and what can be done with it.
-import Cryptography
 import RelayHTTP
 import RelayProtocol
 
@@ -126,22 +125,8 @@ struct APIQuery {
         }
     }
 
+    /// As forms have it: a plus stands for a space.
     private static func decode(_ text: Substring) -> String? {
-        var bytes: [UInt8] = []
-        var rest = Array(text.utf8)[...]
-        while let byte = rest.popFirst() {
-            switch byte {
-            case UInt8(ascii: "%"):
-                // Two digits, and nothing of what numbers may also have: "%+5".
-                guard let value = Hexadecimal.decode(String(decoding: rest.prefix(2), as: UTF8.self))?.first else {
-                    return nil
-                }
-                bytes.append(value)
-                rest = rest.dropFirst(2)
-            case UInt8(ascii: "+"): bytes.append(UInt8(ascii: " "))
-            default: bytes.append(byte)
-            }
-        }
-        return String(validating: bytes, as: UTF8.self)
+        PercentEncoding.decode(text.replacing("+", with: " "))
     }
 }
