@@ -1,4 +1,4 @@
-// pttrelay channel: makes, lists, changes and removes channels, while the relay runs or not.
+// pttrelay channel: makes, lists, changes and removes channels, while the relay runs or not. pttrelay status and health: how it is.
 import ArgumentParser
 import Glibc
 import RelayProtocol
@@ -227,6 +227,32 @@ struct StatusCommand: ParsableCommand {
             guard !status.talkers.isEmpty else { return Console.say("nobody talks") }
             let rows = [["CHANNEL", "TALKER", "MEMBER"]] + status.talkers.map { [$0.channelName, $0.name, $0.member] }
             for line in table(rows) { Console.say(line) }
+        }
+    }
+}
+
+/// Asks the relay that runs.
+struct HealthCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "health", abstract: "Check whether members can join; fail if they cannot.",
+        discussion: """
+            It asks the running relay through its state directory, so no port is needed. It fails when no relay runs, \
+            when the relay is draining, and when it does not answer within ten seconds. It succeeds for a relay that \
+            waits for the records of its cluster.
+            """)
+
+    @OptionGroup var relay: RelayOptions
+
+    func run() throws {
+        try relay.administer { administration in
+            guard let answer = try AdministrationClient.ask(.health, in: administration.directory) else {
+                throw RelayStateError(description: "no relay runs in \(administration.directory)")
+            }
+            switch answer {
+            case .failed(let why): throw RelayStateError(description: why)
+            case .waits(let words): Console.say(words)
+            default: Console.say("members can join")
+            }
         }
     }
 }
