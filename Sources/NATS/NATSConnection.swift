@@ -1,5 +1,6 @@
 // A connection to NATS servers with JetStream, by libnats.
 import CNats
+import Glibc
 import Synchronization
 
 /// How to connect.
@@ -60,11 +61,6 @@ public struct NATSMessage: Equatable, Sendable {
     public var bytes: [UInt8]
 }
 
-extension NATSConnection.Predecessor {
-    /// The message `sequence` of the whole stream; 0: there has been none.
-    public static func last(_ sequence: UInt64) -> Self { sequence == 0 ? .none : .ofStream(sequence) }
-}
-
 /// A connection to one of several servers. When it is lost, it is made again by itself. Every call blocks, for `wait` at most, and may
 /// be made from any thread.
 public final class NATSConnection: Sendable {
@@ -83,22 +79,16 @@ public final class NATSConnection: Sendable {
     public init(_ options: NATSOptions) throws(NATSError) {
         if let library = ptt_nats_missing() { throw NATSError(.noLibrary, String(cString: library)) }
         var failure = ptt_nats_failure()
-        // The strings are copied by the call.
-        let words = options.servers.map { strings($0) }
-        let (name, credentials) = (strings(options.name), options.credentials.map { strings($0) })
-        let authorities = options.authorities.map { strings($0) }
-        let pointer = withPointers(to: words) { servers in
-            name.withUnsafeBufferPointer { name in
-                withPointer(to: credentials) { credentials in
-                    withPointer(to: authorities) { authorities in
-                        var given = ptt_nats_options(
-                            servers: servers, count: Int32(clamping: words.count), name: name.baseAddress,
-                            credentials: credentials, authorities: authorities, encrypts: options.hasTLS,
-                            timeout: options.timeout.wholeMilliseconds)
-                        return ptt_nats_connect(&given, &failure)
-                    }
-                }
-            }
+        // libnats makes copies of its own.
+        let texts = ([options.name, options.credentials, options.authorities] + options.servers)
+            .map { text in text.map { UnsafePointer<CChar>(strdup($0)) } ?? nil }
+        defer { for text in texts { free(UnsafeMutablePointer(mutating: text)) } }
+        let pointer = texts[3...].withUnsafeBufferPointer { servers in
+            var given = ptt_nats_options(
+                servers: servers.baseAddress, count: Int32(clamping: servers.count), name: texts[0],
+                credentials: texts[1], authorities: texts[2], encrypts: options.hasTLS,
+                timeout: options.timeout.wholeMilliseconds)
+            return ptt_nats_connect(&given, &failure)
         }
         guard let pointer else { throw NATSError(failure) }
         handle = Handle(pointer: pointer)
@@ -161,7 +151,7 @@ public final class NATSConnection: Sendable {
         case any
         /// None of the subject.
         case none
-        /// This one of the whole stream. Of several writers that name the same one, one succeeds.
+        /// This one of the whole stream; 0: there has been none. Of several writers that name the same one, one succeeds.
         case ofStream(UInt64)
         /// This one of the subject. Of several writers at the same time, more than one may succeed (measured with a cluster of NATS 2.9.10:
         /// 697 of 1,000 times both of two).
@@ -281,22 +271,4 @@ extension Duration {
         let (seconds, attoseconds) = components
         return max(1, seconds * 1_000 + attoseconds / 1_000_000_000_000_000)
     }
-}
-
-private func strings(_ text: String) -> [CChar] { Array(text.utf8CString) }
-
-private func withPointer<T>(to text: [CChar]?, _ body: (UnsafePointer<CChar>?) -> T) -> T {
-    guard let text else { return body(nil) }
-    return text.withUnsafeBufferPointer { body($0.baseAddress) }
-}
-
-/// An array of C strings, for the length of a call.
-private func withPointers<T>(to texts: [[CChar]], _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> T) -> T {
-    let copies = texts.map { text in
-        let copy = UnsafeMutablePointer<CChar>.allocate(capacity: text.count)
-        copy.initialize(from: text, count: text.count)
-        return copy
-    }
-    defer { for copy in copies { copy.deallocate() } }
-    return copies.map { UnsafePointer($0) as UnsafePointer<CChar>? }.withUnsafeBufferPointer { body($0.baseAddress) }
 }

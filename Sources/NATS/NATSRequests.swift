@@ -107,16 +107,15 @@ public struct NATSRequest: Sendable {
 
     private final class Answer: Sendable {
         private let subject: Mutex<String?>
-        private let connection: Mutex<Weak>
+        private let weak: Weak
 
-        init(_ subject: String?, _ connection: Weak) {
+        init(_ subject: String?, _ weak: Weak) {
             self.subject = Mutex(subject)
-            self.connection = Mutex(connection)
+            self.weak = weak
         }
 
         func send(_ bytes: [UInt8]) {
-            let subject = subject.withLock { $0.take() }
-            guard let subject, let connection = connection.withLock({ $0.connection }) else { return }
+            guard let subject = subject.withLock({ $0.take() }), let connection = weak.connection else { return }
             try? connection.publish(bytes, to: subject)
         }
     }

@@ -55,7 +55,7 @@ public struct ClusterAdministration: Sendable {
         for message in messages {
             last = try connection.publish(
                 relay.seal(message, at: last + 1, of: cluster), to: configuration.log.subject,
-                of: configuration.log.name, after: .last(last), wait: Self.wait)
+                of: configuration.log.name, after: .ofStream(last), wait: Self.wait)
         }
         let description = ClusterDescription(
             cluster: cluster, pin: relay.pin.description, first: first, allServe: true)

@@ -17,8 +17,7 @@ public actor ClusterCalls {
     private let configuration: ClusterConfiguration
     private let own: ClusterMember
     private let logger: Logger
-    private var caller: ClusterCaller
-    private var callee: ClusterCallee
+    private var seal: ClusterCallSeal
     private var subscription: NATSSubscription?
     private var waiting = 0
     private var answering = 0
@@ -38,8 +37,7 @@ public actor ClusterCalls {
         self.configuration = configuration
         self.loop = loop
         self.logger = logger
-        caller = ClusterCaller(identity: relay, incarnation: own.incarnation)
-        callee = ClusterCallee(identity: relay, incarnation: own.incarnation)
+        seal = ClusterCallSeal(identity: relay, incarnation: own.incarnation)
         callLoops = try (0..<Self.loopCount).map { try EventLoop(name: "cluster-call\($0)", mayWait: true) }
         self.own = own
     }
@@ -62,7 +60,7 @@ public actor ClusterCalls {
     func ask(
         _ request: [UInt8], of incarnation: String, wait: Duration = wait, on lane: EventLoop? = nil
     ) async throws -> [UInt8] {
-        guard waiting < Self.waitingMaximum, let (message, number) = caller.seal(request, to: incarnation) else {
+        guard waiting < Self.waitingMaximum, let (message, number) = seal.seal(request, to: incarnation) else {
             throw ClusterError.notAnswered("too much is asked at once")
         }
         waiting += 1
@@ -80,7 +78,7 @@ public actor ClusterCalls {
         }
         switch result {
         case .success(let bytes):
-            guard let answer = caller.open(bytes, to: number, of: incarnation) else {
+            guard let answer = seal.open(bytes, to: number, of: incarnation) else {
                 throw ClusterError.notAnswered("the answer is not of a relay with this key")
             }
             return answer
@@ -119,12 +117,12 @@ public actor ClusterCalls {
 
     private func take(_ request: NATSRequest, _ handler: @escaping Handler) {
         // What is not a relay's request has no answer.
-        guard answering < Self.waitingMaximum, let call = callee.open(request.bytes) else { return }
+        guard answering < Self.waitingMaximum, let call = seal.open(request.bytes) else { return }
         answering += 1
         Task {
-            let answer = callee.seal(await handler(call.body, call.caller), to: call)
+            let answer = await handler(call.body, call.caller)
             answering -= 1
-            if let answer { request.reply(answer) }
+            if let sealed = seal.seal(answer, to: call) { request.reply(sealed) }
         }
     }
 }

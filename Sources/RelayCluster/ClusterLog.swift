@@ -97,7 +97,7 @@ final class ClusterLog: RecordLog {
             do throws(NATSError) {
                 let wait = min(.seconds(1), max(deadline - .now, .milliseconds(50)))
                 return try connection.publish(
-                    message, to: stream.subject, of: stream.name, after: .last(last), wait: wait)
+                    message, to: stream.subject, of: stream.name, after: .ofStream(last), wait: wait)
             } catch {
                 switch error.kind {
                 case .otherLast:
@@ -120,7 +120,11 @@ final class ClusterLog: RecordLog {
     }
 
     /// This node writes no more.
-    func end() { state.withLock { $0.epoch = nil } }
+    ///
+    /// - Parameter epoch: The one that is over; a later one may have begun meanwhile. Nil: whatever it is.
+    func end(_ epoch: UInt64? = nil) {
+        state.withLock { if epoch == nil || $0.epoch == epoch { $0.epoch = nil } }
+    }
 
     func isAhead(because error: any Error) { lose("\(error)") }
 
@@ -262,7 +266,7 @@ struct ClusterFollower {
             do throws(NATSError) {
                 place.position = try connection.publish(
                     relay.seal(message, at: last + 1, of: place.cluster), to: stream.subject, of: stream.name,
-                    after: .last(last), wait: Self.wait)
+                    after: .ofStream(last), wait: Self.wait)
             } catch {
                 guard error.kind == .otherLast else { throw error }
                 continue

@@ -294,7 +294,7 @@ public actor ClusterNode {
 
     // MARK: Who writes
 
-    private func carryOut(_ action: ClusterShares.NodeAction) {
+    private func carryOut(_ action: SharesStateMachine.Action) {
         switch action {
         case .writer(let member, let epoch):
             writer = member
@@ -306,6 +306,7 @@ public actor ClusterNode {
             }
             records?.assumeIsolated { $0.catchUp(epoch) }
         case .end(let reason): end(.shares(reason))
+        default: break
         }
     }
 
@@ -354,4 +355,21 @@ public actor ClusterNode {
     }
 
     private func note(_ error: (any Error)?, about subject: String) { problems.note(error, about: subject) }
+}
+
+/// Logs each problem when it begins, changes or ends.
+struct ClusterProblems {
+    let logger: Logger
+    private var problems: [String: String] = [:]
+
+    init(logger: Logger) { self.logger = logger }
+
+    /// How it is with `subject`; nil: well.
+    mutating func note(_ error: (any Error)?, about subject: String) {
+        let text = error.map { "\($0)" }
+        guard problems[subject] != text else { return }
+        problems[subject] = text
+        guard let text else { return logger.notice("the problem is over", metadata: ["about": "\(subject)"]) }
+        logger.warning("\(text)", metadata: ["about": "\(subject)"])
+    }
 }

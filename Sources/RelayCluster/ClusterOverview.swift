@@ -1,4 +1,4 @@
-// The relays of a cluster as an operator asks for them: who serves how much, who writes, and who is away. Pure.
+// The relays of a cluster: as they know each other, and as an operator asks for them. Pure.
 
 /// A cluster, as one of them sees it.
 public struct ClusterOverview: Equatable, Sendable {
@@ -6,7 +6,7 @@ public struct ClusterOverview: Equatable, Sendable {
     public struct Relay: Equatable, Sendable {
         /// Its name.
         public var name: String
-        /// See `ClusterLease.incarnation`.
+        /// See `ClusterMember.incarnation`.
         public var incarnation: String
         /// Where members reach it, as `host:port`.
         public var place: String
@@ -76,4 +76,27 @@ public struct ClusterSurvey: Equatable, Sendable {
     public var position: UInt64
     /// How many further ones the log has.
     public var behind: UInt64
+}
+
+/// One run of a relay of the cluster.
+public struct ClusterMember: Equatable, Sendable {
+    /// Its name, which no other relay of the cluster has.
+    public var node: String
+    /// The identifier that it keeps in its state directory.
+    public var identifier: String
+    /// Random, of this run of its program.
+    public var incarnation: String
+    /// Where members reach it, as `host:port`.
+    public var place: String
+    /// Where other relays reach its web endpoint (`WebLinkAddress`); nil: it has none.
+    public var web: String?
+
+    /// A relay.
+    public init(node: String, identifier: String, incarnation: String, place: String, web: String? = nil) {
+        self.node = node
+        self.identifier = identifier
+        self.incarnation = incarnation
+        self.place = place
+        self.web = web
+    }
 }

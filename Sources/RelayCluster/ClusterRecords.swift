@@ -155,7 +155,7 @@ actor ClusterRecords {
             log.begin(epoch, at: position)
             return position
         } then: { records, result in
-            guard records.role == .catchingUp, records.ownEpoch == epoch else { return records.log.end() }
+            guard records.role == .catchingUp, records.ownEpoch == epoch else { return records.log.end(epoch) }
             switch result {
             case .success(let position):
                 records.problems.note(nil, about: "the records")

@@ -8,9 +8,9 @@ import Testing
 @Suite struct ClusterCallSealTests {
     /// Classes, as the macros call nothing that is mutating.
     private final class Caller {
-        private var rules: ClusterCaller
+        private var rules: ClusterCallSeal
         init(_ relay: ClusterIdentity, _ incarnation: String) {
-            rules = ClusterCaller(identity: relay, incarnation: incarnation)
+            rules = ClusterCallSeal(identity: relay, incarnation: incarnation)
         }
         func seal(_ body: [UInt8], to recipient: String) -> (message: [UInt8], number: UInt64)? {
             rules.seal(body, to: recipient)
@@ -24,15 +24,15 @@ import Testing
     }
 
     private final class Callee {
-        private var rules: ClusterCallee
+        private var rules: ClusterCallSeal
         init(_ relay: ClusterIdentity, _ incarnation: String) {
-            rules = ClusterCallee(identity: relay, incarnation: incarnation)
+            rules = ClusterCallSeal(identity: relay, incarnation: incarnation)
         }
         var isFull: Bool { rules.isFull }
-        func open(_ message: [UInt8]) -> ClusterCallee.Call? { rules.open(message) }
-        func seal(_ answer: [UInt8], to call: ClusterCallee.Call) -> [UInt8]? { rules.seal(answer, to: call) }
+        func open(_ message: [UInt8]) -> ClusterCallSeal.Call? { rules.open(message) }
+        func seal(_ answer: [UInt8], to call: ClusterCallSeal.Call) -> [UInt8]? { rules.seal(answer, to: call) }
         /// Opens a message, and does not remember it.
-        func peek(_ message: [UInt8]) -> ClusterCallee.Call? {
+        func peek(_ message: [UInt8]) -> ClusterCallSeal.Call? {
             var rules = rules
             return rules.open(message)
         }
@@ -63,7 +63,7 @@ import Testing
         for body: [UInt8] in [[], [7], Array(0...255)] {
             let (message, number) = try request(body)
             let call = try #require(callee.open(message))
-            #expect(call == ClusterCallee.Call(caller: "aa01", number: number, body: body))
+            #expect(call == ClusterCallSeal.Call(caller: "aa01", number: number, body: body))
             for answer: [UInt8] in [[], [9], body + body] {
                 let sealed = try #require(callee.seal(answer, to: call))
                 #expect(caller.open(sealed, to: number, of: "bb02") == answer)
@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test func `so many callers are known, and no further one is answered`() throws {
-        let callers = (0..<ClusterCallee.callersMaximum).map {
+        let callers = (0..<ClusterCallSeal.callersMaximum).map {
             Caller(relay, "c\($0)")
         }
         var first: [[UInt8]] = []

@@ -67,6 +67,16 @@ import Testing
         }
     }
 
+    @Test func `the end of an epoch that a later one has followed stops nobody`() throws {
+        let (records, _) = try rig.makeCluster()
+        let log = try serving(records, epoch: 2)
+        // A catch-up for the first epoch, which has taken so long that the node has begun the second one meanwhile.
+        log.end(1)
+        try records.setLastStart(host: "relay.example", port: 4_433)
+        log.end(2)
+        #expect(throws: RelayStoreError.self) { try records.setLastStart(host: "relay.example", port: 4_434) }
+    }
+
     @Test func `a long log begins anew while records change, and nobody lacks one`() async throws {
         let (records, yard) = try rig.makeCluster()
         let early = try description()
@@ -128,7 +138,7 @@ import Testing
         let last = try state().last
         _ = try connection.publish(
             rig.relay.seal(parts[0], at: last + 1, of: early.cluster), to: settings.log.subject, of: settings.log.name,
-            after: .last(last),
+            after: .ofStream(last),
             wait: .seconds(2))
         let again = try serving(records, epoch: 2)
         try enrol(20..<25, in: yard, records)

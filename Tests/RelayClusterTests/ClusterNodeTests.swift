@@ -157,7 +157,7 @@ import Testing
         #expect(
             rig.relay.open(rig.relay.seal(message, at: last + 1, of: cluster), at: last + 1, of: cluster) == message)
         _ = try connection.publish(
-            changed, to: settings.log.subject, of: settings.log.name, after: .last(last), wait: .seconds(2))
+            changed, to: settings.log.subject, of: settings.log.name, after: .ofStream(last), wait: .seconds(2))
         let follower = ClusterFollower(
             connection: connection, configuration: settings, description: description, store: records, relay: rig.relay)
         #expect(throws: ClusterError.forged(position: last + 1)) { try follower.follow() }

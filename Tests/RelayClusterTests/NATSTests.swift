@@ -29,11 +29,12 @@ import Testing
         for last: UInt64 in [0, 2, 7] {
             #expect(
                 kind {
-                    _ = try connection.publish([2], to: "test.log", of: "LOG", after: .last(last), wait: .seconds(2))
+                    _ = try connection.publish(
+                        [2], to: "test.log", of: "LOG", after: .ofStream(last), wait: .seconds(2))
                 }
                     == .otherLast)
         }
-        #expect(try connection.publish([], to: "test.log", of: "LOG", after: .last(1), wait: .seconds(2)) == 2)
+        #expect(try connection.publish([], to: "test.log", of: "LOG", after: .ofStream(1), wait: .seconds(2)) == 2)
         #expect(try connection.message(1, of: "LOG", wait: .seconds(2))?.bytes == [1, 0, 255])
         #expect(try connection.message(2, of: "LOG", wait: .seconds(2))?.bytes == [])
         #expect(try connection.message(3, of: "LOG", wait: .seconds(2)) == nil)
@@ -89,7 +90,8 @@ import Testing
         let full = kind {
             for _ in 0..<10 {
                 last = try connection.publish(
-                    Array(repeating: 7, count: 1_000), to: "test.log", of: "LOG", after: .last(last), wait: .seconds(2))
+                    Array(repeating: 7, count: 1_000), to: "test.log", of: "LOG", after: .ofStream(last),
+                    wait: .seconds(2))
             }
         }
         #expect(full == .full && last > 0)
@@ -205,7 +207,7 @@ import Testing
         try until("the stream is made") { try connection.add(replicated, wait: .seconds(1)) }
         for _ in 0..<60 {
             let error = kind {
-                _ = try connection.publish([0], to: "test.log", of: "LOG", after: .last(999), wait: .seconds(1))
+                _ = try connection.publish([0], to: "test.log", of: "LOG", after: .ofStream(999), wait: .seconds(1))
             }
             #expect(error == .otherLast)
         }
@@ -217,7 +219,7 @@ import Testing
                 last = try until("a message is taken") {
                     do {
                         return try connection.publish(
-                            [1], to: "test.log", of: "LOG", after: .last(last), wait: .milliseconds(300))
+                            [1], to: "test.log", of: "LOG", after: .ofStream(last), wait: .milliseconds(300))
                     } catch let error as NATSError {
                         if error.kind == .noAnswer { dropped += 1 }
                         longest = max(longest, dropped)

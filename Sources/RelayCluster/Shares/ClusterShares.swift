@@ -14,21 +14,14 @@ public actor ClusterShares {
     /// The loop that this actor lives on: its node's.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
 
-    /// What the node itself has to do.
-    enum NodeAction: Sendable {
-        /// See `SharesStateMachine.Action.writer`.
-        case writer(ClusterMember?, epoch: UInt64)
-        /// See `SharesStateMachine.Action.end`.
-        case end(SharesStateMachine.End)
-    }
-
     /// What the relay is to do about its shares, in this order; what concerns the table and the other relays is not among it.
     public nonisolated let orders: AsyncStream<SharesStateMachine.Action>
     private let give: AsyncStream<SharesStateMachine.Action>.Continuation
     private let stream: ShareTableStream
     private let calls: ClusterCalls
     private let logger: Logger
-    private let tellNode: @Sendable (NodeAction) -> Void
+    /// Told who writes the records, and when this relay is to end.
+    private let tellNode: @Sendable (SharesStateMachine.Action) -> Void
     private var machine: SharesStateMachine
     private var timer: EventLoop.Timer?
     private var watches: [String: PortWatch] = [:]
@@ -48,7 +41,7 @@ public actor ClusterShares {
     init(
         _ connection: NATSConnection, _ configuration: ClusterConfiguration, _ own: ClusterMember,
         _ calls: ClusterCalls, timers: SharesStateMachine.Timers, on loop: EventLoop, logger: Logger,
-        tellNode: @escaping @Sendable (NodeAction) -> Void
+        tellNode: @escaping @Sendable (SharesStateMachine.Action) -> Void
     ) throws {
         self.calls = calls
         stream = ShareTableStream(connection, configuration.shares)
@@ -129,8 +122,7 @@ public actor ClusterShares {
             hasReleased = true
             untilReleased?.resume()
             untilReleased = nil
-        case .writer(let member, let epoch): tellNode(.writer(member, epoch: epoch))
-        case .end(let end): tellNode(.end(end))
+        case .writer, .end: tellNode(action)
         case .take, .unhold, .pause, .resume, .move, .places: give.yield(action)
         }
     }
