@@ -23,7 +23,7 @@ struct LocatedRefusal: Error {
 
 /// A kind of value: a string, a duration, one of some words …
 ///
-/// Modules make their own from these with `map`, or from a text with `text(expected:…)`.
+/// Modules make their own from these with `map`, or from a text with `read`.
 public struct SettingType<Value> {
     /// What to write, "an integer from 1 to 65535".
     let expected: String
@@ -46,7 +46,13 @@ public struct SettingType<Value> {
     }
 
     static func mismatch(_ node: TOMLNode, _ expected: String) -> LocatedRefusal {
-        LocatedRefusal(position: node.position, refusal: SettingRefusal("is \(node.value.kind)", "write \(expected)"))
+        node.refusal("is \(node.value.kind)", "write \(expected)")
+    }
+}
+
+extension TOMLNode {
+    fileprivate func refusal(_ message: String, _ advice: String) -> LocatedRefusal {
+        LocatedRefusal(position: position, refusal: SettingRefusal(message, advice))
     }
 }
 
@@ -57,14 +63,10 @@ extension SettingType where Value == String {
         return Self(expected: expected, placeholder: "") { node throws(LocatedRefusal) in
             guard case .string(let text) = node.value else { throw mismatch(node, expected) }
             guard allowsEmpty || !text.isEmpty else {
-                throw LocatedRefusal(
-                    position: node.position, refusal: SettingRefusal("is empty", "write \(expected), or remove the key")
-                )
+                throw node.refusal("is empty", "write \(expected), or remove the key")
             }
             guard text.utf8.count <= lengthMax else {
-                throw LocatedRefusal(
-                    position: node.position,
-                    refusal: SettingRefusal("is \(text.utf8.count) bytes long", "\(lengthMax) are the limit"))
+                throw node.refusal("is \(text.utf8.count) bytes long", "\(lengthMax) are the limit")
             }
             return text
         }
@@ -72,6 +74,18 @@ extension SettingType where Value == String {
 
     /// A text.
     public static var string: Self { .string() }
+
+    /// A kind made from texts by `read`; one of which that makes nothing is refused.
+    ///
+    /// - Parameter problem: What is wrong with such a text, in words that follow it: "is not an address".
+    public func read<Other>(
+        orSay problem: String, _ advice: String, _ read: @escaping (String) -> Other?
+    ) -> SettingType<Other?> {
+        map(placeholder: nil) { text throws(SettingRefusal) in
+            guard let value = read(text) else { throw SettingRefusal("\"\(text)\" \(problem)", advice) }
+            return value
+        }
+    }
 }
 
 extension SettingType where Value == Int {
@@ -81,8 +95,7 @@ extension SettingType where Value == Int {
         return Self(expected: expected, placeholder: range.lowerBound) { node throws(LocatedRefusal) in
             guard case .integer(let wide) = node.value else { throw mismatch(node, expected) }
             guard let value = Int(exactly: wide), range.contains(value) else {
-                throw LocatedRefusal(
-                    position: node.position, refusal: SettingRefusal("\(wide) is out of range", "write \(expected)"))
+                throw node.refusal("\(wide) is out of range", "write \(expected)")
             }
             return value
         }
@@ -106,21 +119,14 @@ extension SettingType where Value == Duration {
             "a time from \"\(durationText(range.lowerBound))\" to \"\(durationText(range.upperBound))\""
         return Self(expected: expected, placeholder: range.lowerBound) { node throws(LocatedRefusal) in
             guard case .string(let text) = node.value else {
-                throw LocatedRefusal(
-                    position: node.position,
-                    refusal: SettingRefusal(
-                        "is \(node.value.kind) without a unit", "write \(expected), with its unit and in quotes"))
+                throw node.refusal(
+                    "is \(node.value.kind) without a unit", "write \(expected), with its unit and in quotes")
             }
             guard let duration = parseDuration(text) else {
-                throw LocatedRefusal(
-                    position: node.position,
-                    refusal: SettingRefusal(
-                        "\"\(text)\" is not a time", "write \(expected); units are ms, s, min and h"))
+                throw node.refusal("\"\(text)\" is not a time", "write \(expected); units are ms, s, min and h")
             }
             guard range.contains(duration) else {
-                throw LocatedRefusal(
-                    position: node.position, refusal: SettingRefusal("\"\(text)\" is out of range", "write \(expected)")
-                )
+                throw node.refusal("\"\(text)\" is out of range", "write \(expected)")
             }
             return duration
         }
@@ -135,8 +141,7 @@ extension SettingType where Value == UUID {
             node throws(LocatedRefusal) in
             guard case .string(let text) = node.value else { throw mismatch(node, expected) }
             guard text.utf8.count == 36, let uuid = UUID(uuidString: text) else {
-                throw LocatedRefusal(
-                    position: node.position, refusal: SettingRefusal("\"\(text)\" is not a UUID", "write \(expected)"))
+                throw node.refusal("\"\(text)\" is not a UUID", "write \(expected)")
             }
             return uuid
         }
@@ -164,8 +169,7 @@ extension SettingType {
                 if let near = nearestName(to: text, among: words.map(\.0)) {
                     advice = "did you mean \"\(near)\"? It is \(expected)"
                 }
-                throw LocatedRefusal(
-                    position: node.position, refusal: SettingRefusal("\"\(text)\" is not known", advice))
+                throw node.refusal("\"\(text)\" is not known", advice)
             }
             return found.1
         }
@@ -181,10 +185,8 @@ extension SettingType {
                 throw SettingType<[Element]>.mismatch(node, "\(expected), in [ ]")
             }
             guard count.contains(nodes.count) else {
-                throw LocatedRefusal(
-                    position: node.position,
-                    refusal: SettingRefusal(
-                        "has \(nodes.count) elements", "write \(count.lowerBound) to \(count.upperBound) of them"))
+                throw node.refusal(
+                    "has \(nodes.count) elements", "write \(count.lowerBound) to \(count.upperBound) of them")
             }
             var elements: [Element] = []
             for node in nodes { elements.append(try element.read(node)) }

@@ -1,5 +1,6 @@
-// Reads a file, or bytes, into a program's own settings type.
+// Finds a settings file, and reads it, or bytes, into a program's own settings type.
 import Files
+import Glibc
 
 /// Reads settings files: TOML 1.0, strictly.
 ///
@@ -77,5 +78,23 @@ public enum SettingsFile {
                     file: path, message: "cannot be read: \(error.reason)", advice: error.advice, cause: error)
             ])
         }
+    }
+}
+
+/// The places of settings files.
+public enum SettingsPlaces {
+    /// Where the file `name` of `program` is looked for when none is named: the user's own, but not root's, and then the system's.
+    public static func paths(of program: String, name: String) -> [String] {
+        var paths: [String] = []
+        if getuid() != 0, let folder = variable("XDG_CONFIG_HOME") ?? variable("HOME").map({ $0 + "/.config" }) {
+            paths.append("\(folder)/\(program)/\(name)")
+        }
+        return paths + ["/etc/\(program)/\(name)"]
+    }
+
+    /// A variable of the environment; nil: it is not there, or empty.
+    public static func variable(_ name: String) -> String? {
+        guard let value = getenv(name).map({ String(cString: $0) }), !value.isEmpty else { return nil }
+        return value
     }
 }

@@ -50,14 +50,9 @@ struct PushSettings {
     }
 
     private static var pin: SettingType<PublicKeyPin?> {
-        SettingType<String>.string.map(placeholder: nil) { text throws(SettingRefusal) in
-            guard let pin = Base64URL.decode(text).flatMap({ PublicKeyPin($0) }) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not the pin of a certificate",
-                    "copy what 'pttrelay push-certificate' prints")
-            }
-            return pin
-        }
+        SettingType<String>.string.read(
+            orSay: "is not the pin of a certificate", "copy what 'pttrelay push-certificate' prints"
+        ) { Base64URL.decode($0).flatMap { PublicKeyPin($0) } }
     }
 
     private static var topic: SettingType<PushTopic?> {

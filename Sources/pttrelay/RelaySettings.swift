@@ -62,15 +62,11 @@ struct RelaySettings {
 
     /// Where state is kept when nothing else is said.
     static var defaultStateDirectory: String {
-        if let directory = environment("STATE_DIRECTORY") { return directory }
+        let variable = SettingsPlaces.variable
+        if let directory = variable("STATE_DIRECTORY") { return directory }
         if getuid() == 0 { return "/var/lib/pttrelay" }
-        let base = environment("XDG_STATE_HOME") ?? (environment("HOME") ?? "/tmp") + "/.local/state"
+        let base = variable("XDG_STATE_HOME") ?? (variable("HOME") ?? "/tmp") + "/.local/state"
         return base + "/pttrelay"
-    }
-
-    private static func environment(_ name: String) -> String? {
-        guard let value = getenv(name).map({ String(cString: $0) }), !value.isEmpty else { return nil }
-        return value
     }
 
     /// The settings in the file at `path`; every mistake in it is reported at once.
@@ -142,35 +138,23 @@ struct RelaySettings {
         address: "127.0.0.1", port: PlainHTTPConfiguration.operatorPort)
 
     static var listenAddress: SettingType<ListenAddress?> {
-        SettingType<String>.string(lengthMax: 256).map(placeholder: nil) { text throws(SettingRefusal) in
-            guard let address = ListenAddress(argument: text) else {
-                throw SettingRefusal("\"\(text)\" is not an address with a port", "write \(ListenAddress.expected)")
-            }
-            return address
-        }
+        SettingType<String>.string(lengthMax: 256).read(
+            orSay: "is not an address with a port", "write \(ListenAddress.expected)", ListenAddress.init(argument:))
     }
 
     /// As links can have it; `RelayOptions.validate` says the same of `--host`.
     private static var host: SettingType<String?> {
-        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
-            guard InvitationLink.isHost(text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is neither a name nor an address",
-                    "write one as links have it, such as \"relay.example\" or \"2001:db8::1\", without a port")
-            }
-            return text
-        }
+        SettingType<String>.string(lengthMax: 512).read(
+            orSay: "is neither a name nor an address",
+            "write one as links have it, such as \"relay.example\" or \"2001:db8::1\", without a port"
+        ) { InvitationLink.isHost($0) ? $0 : nil }
     }
 
     static var place: SettingType<RelayPlace?> {
-        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
-            guard let place = RelayPlace(text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not a name or address with a port",
-                    "write one as in a link, such as \"relay2.example:4433\" or \"[2001:db8::1]:4433\"")
-            }
-            return place
-        }
+        SettingType<String>.string(lengthMax: 512).read(
+            orSay: "is not a name or address with a port",
+            "write one as in a link, such as \"relay2.example:4433\" or \"[2001:db8::1]:4433\""
+        ) { RelayPlace($0) }
     }
 
     private static var channelName: SettingType<String> {

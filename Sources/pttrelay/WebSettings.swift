@@ -50,36 +50,27 @@ struct WebSettings {
     }
 
     private static var place: SettingType<WebPlace?> {
-        SettingType<String>.string(lengthMax: WebPlace.byteCountMaximum).map(placeholder: nil) {
-            text throws(SettingRefusal) in
-            guard let place = WebPlace(text) else {
-                throw SettingRefusal(
-                    "\"\(text)\" is neither a port nor a name with a port",
-                    "write where clients reach it, such as \"443\" or \"relay.example:443\"")
-            }
-            return place
-        }
+        SettingType<String>.string(lengthMax: WebPlace.byteCountMaximum).read(
+            orSay: "is neither a port nor a name with a port",
+            "write where clients reach it, such as \"443\" or \"relay.example:443\""
+        ) { WebPlace($0) }
     }
 
     private static var origin: SettingType<String?> {
-        SettingType<String>.string(lengthMax: 512).map(placeholder: nil) { text throws(SettingRefusal) in
+        SettingType<String>.string(lengthMax: 512).read(
+            orSay: "is not an origin", "write one as browsers name it, such as \"https://console.example\""
+        ) { text in
             let rest = text.drop { $0 != ":" }.dropFirst(3)
-            guard text.hasPrefix("https://") || text.hasPrefix("http://"), !rest.isEmpty, !rest.contains("/") else {
-                throw SettingRefusal(
-                    "\"\(text)\" is not an origin", "write one as browsers name it, such as \"https://console.example\""
-                )
-            }
-            return text
+            let isOrigin =
+                (text.hasPrefix("https://") || text.hasPrefix("http://")) && !rest.isEmpty && !rest.contains("/")
+            return isOrigin ? text : nil
         }
     }
 
     private static var address: SettingType<String?> {
-        SettingType<String>.string(lengthMax: 64).map(placeholder: nil) { text throws(SettingRefusal) in
-            guard ListenAddress(argument: text.contains(":") ? "[\(text)]:1" : "\(text):1") != nil else {
-                throw SettingRefusal("\"\(text)\" is not a numeric address", "write one such as \"127.0.0.1\"")
-            }
-            return text
-        }
+        SettingType<String>.string(lengthMax: 64).read(
+            orSay: "is not a numeric address", "write one such as \"127.0.0.1\""
+        ) { ListenAddress(argument: $0.contains(":") ? "[\($0)]:1" : "\($0):1") == nil ? nil : $0 }
     }
 }
 
