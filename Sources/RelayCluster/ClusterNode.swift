@@ -11,7 +11,7 @@ import RelayStore
 import Synchronization
 
 /// A relay that serves a part of the channels of its cluster.
-public actor ClusterNode {
+public actor ClusterNode: LoopActor {
     /// Why a node may serve no longer.
     public enum End: Equatable, Sendable {
         /// It has no part in the table of shares any more.
@@ -22,7 +22,7 @@ public actor ClusterNode {
         case records(String)
     }
 
-    private nonisolated let loop: EventLoop
+    nonisolated let loop: EventLoop
     /// Asks NATS.
     private let askingLoop: EventLoop
     /// The loop that this actor lives on.
@@ -243,7 +243,8 @@ public actor ClusterNode {
             records.assumeIsolated { $0.begin() }
         } catch {
             note(error, about: "the records")
-            return again(after: Self.retry) { $0.begin(connection, description) }
+            again(after: Self.retry) { $0.begin(connection, description) }
+            return
         }
         report(connection)
     }
@@ -335,23 +336,6 @@ public actor ClusterNode {
             let wasTold = (try? result.get()) != nil
             node.again(after: wasTold ? Self.reportInterval : Self.retry) { $0.report(connection) }
         }
-    }
-
-    // MARK: Threads
-
-    /// Does what may wait on `other`, and goes on here.
-    private func inBackground<T: Sendable>(
-        _ other: EventLoop, _ body: @escaping @Sendable () throws -> T,
-        then: @escaping @Sendable (isolated ClusterNode, Result<T, any Error>) -> Void
-    ) {
-        other.execute { [weak self, loop] in
-            let result = Result { try body() }
-            loop.execute { [weak self] in self?.assumeIsolated { then($0, result) } }
-        }
-    }
-
-    private func again(after delay: Duration, _ body: @escaping @Sendable (isolated ClusterNode) -> Void) {
-        _ = loop.schedule(after: delay) { [weak self] in self?.assumeIsolated { body($0) } }
     }
 
     private func note(_ error: (any Error)?, about subject: String) { problems.note(error, about: subject) }

@@ -6,7 +6,7 @@ import Reactor
 import RelayStore
 
 /// Keeps a node's records up with the log.
-actor ClusterRecords {
+actor ClusterRecords: LoopActor {
     /// What the node has to know.
     enum Event: Sendable {
         /// Whether it follows the log to its end.
@@ -19,7 +19,7 @@ actor ClusterRecords {
         case fenced
     }
 
-    private nonisolated let loop: EventLoop
+    nonisolated let loop: EventLoop
     /// Reads and applies the log.
     private let recordsLoop: EventLoop
     /// The loop that this actor lives on: its node's.
@@ -100,7 +100,7 @@ actor ClusterRecords {
         isFollowing = true
         timer?.cancel()
         let (follower, onChange) = (follower, onChange)
-        inBackground {
+        inBackground(recordsLoop) {
             let (place, isEnd, changes) = try follower.follow()
             if !changes.isEmpty { onChange?(changes) }
             return (place, isEnd)
@@ -122,7 +122,7 @@ actor ClusterRecords {
     }
 
     private func follow(after delay: Duration) {
-        timer = loop.schedule(after: delay) { [weak self] in self?.assumeIsolated { $0.follow() } }
+        timer = again(after: delay) { $0.follow() }
     }
 
     private func note(follows: Bool) {
@@ -149,7 +149,7 @@ actor ClusterRecords {
         guard role != .ended else { return }
         (role, ownEpoch) = (.catchingUp, epoch)
         let (follower, log, onChange) = (follower, log, onChange)
-        inBackground { () throws -> UInt64 in
+        inBackground(recordsLoop) { () throws -> UInt64 in
             let (position, changes) = try follower.take(epoch: epoch)
             if !changes.isEmpty { onChange?(changes) }
             log.begin(epoch, at: position)
@@ -187,12 +187,13 @@ actor ClusterRecords {
     func write() {
         guard role != .ended else { return }
         role = .writing
-        keepLogShort(needed: 0)
+        keepLogShort(needed: 0, in: ownEpoch)
     }
 
-    private func keepLogShort(needed: Int) {
-        guard role == .writing else { return }
-        inBackground { [keeper] in
+    private func keepLogShort(needed: Int, in epoch: UInt64) {
+        // Another epoch looks for itself.
+        guard role == .writing, ownEpoch == epoch else { return }
+        inBackground(recordsLoop) { [keeper] in
             try keeper.look(needed: needed)
         } then: { records, result in
             var needed = needed
@@ -206,23 +207,7 @@ actor ClusterRecords {
                     metadata: ["bytes": "\(after)", "before": "\(before)"])
             case .failure(let error): records.problems.note(error, about: "the length of the log")
             }
-            records.again(after: records.limits.interval) { [needed] in $0.keepLogShort(needed: needed) }
+            records.again(after: records.limits.interval) { [needed] in $0.keepLogShort(needed: needed, in: epoch) }
         }
-    }
-
-    // MARK: Threads
-
-    private func inBackground<T: Sendable>(
-        _ body: @escaping @Sendable () throws -> T,
-        then: @escaping @Sendable (isolated ClusterRecords, Result<T, any Error>) -> Void
-    ) {
-        recordsLoop.execute { [weak self, loop] in
-            let result = Result { try body() }
-            loop.execute { [weak self] in self?.assumeIsolated { then($0, result) } }
-        }
-    }
-
-    private func again(after delay: Duration, _ body: @escaping @Sendable (isolated ClusterRecords) -> Void) {
-        _ = loop.schedule(after: delay) { [weak self] in self?.assumeIsolated { body($0) } }
     }
 }

@@ -7,8 +7,8 @@ import Reactor
 import RelayProtocol
 
 /// Keeps a relay's entry in the table of shares, and tells it which shares it serves.
-public actor ClusterShares {
-    private nonisolated let loop: EventLoop
+public actor ClusterShares: LoopActor {
+    nonisolated let loop: EventLoop
     /// Reads and writes the table.
     private let tableLoop: EventLoop
     /// The loop that this actor lives on: its node's.
@@ -61,7 +61,7 @@ public actor ClusterShares {
         take(.start)
         await withCheckedContinuation { continuation in
             untilEntered = continuation
-            _ = loop.schedule(after: Self.entryTime) { [weak self] in self?.assumeIsolated { $0.entered() } }
+            again(after: Self.entryTime) { $0.entered() }
         }
     }
 
@@ -128,7 +128,7 @@ public actor ClusterShares {
     }
 
     private func read() {
-        inBackground { [stream] in
+        inBackground(tableLoop) { [stream] in
             try stream.read()
         } then: { shares, result in
             switch result {
@@ -144,7 +144,7 @@ public actor ClusterShares {
     }
 
     private func write(_ table: ShareTable, over revision: UInt64) {
-        inBackground { [stream] in
+        inBackground(tableLoop) { [stream] in
             try stream.write(table, over: revision)
         } then: { shares, result in
             switch result {
@@ -227,18 +227,6 @@ public actor ClusterShares {
                     self?.assumeIsolated { $0.take(.portClosed(incarnation: incarnation)) }
                 }
             }
-        }
-    }
-
-    // MARK: Threads
-
-    private func inBackground<T: Sendable>(
-        _ body: @escaping @Sendable () throws -> T,
-        then: @escaping @Sendable (isolated ClusterShares, Result<T, any Error>) -> Void
-    ) {
-        tableLoop.execute { [weak self, loop] in
-            let result = Result { try body() }
-            loop.execute { [weak self] in self?.assumeIsolated { then($0, result) } }
         }
     }
 

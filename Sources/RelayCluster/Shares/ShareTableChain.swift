@@ -238,7 +238,8 @@ final class ShareTableStream: Sendable {
         let stored = try connection.state(of: stream.name, wait: Self.wait)
         var messages: [(sequence: UInt64, message: ShareTableMessage?)] = []
         var hasGap = false
-        if stored.last > 0 {
+        // Of a stream that was emptied, the first message is to be the next one.
+        if stored.last > 0, stored.first <= stored.last {
             for sequence in max(1, stored.first)...stored.last {
                 guard let message = try connection.message(sequence, of: stream.name, wait: Self.wait) else {
                     // The first ones may be removed meanwhile.
