@@ -113,7 +113,7 @@ private final class Statement {
                     ptt_sqlite_bind_text(handle, index, text, Int32(clamping: text.utf8.count))
                 case .bytes(let bytes): ptt_sqlite_bind_bytes(handle, index, bytes, Int32(clamping: bytes.count))
                 }
-            guard code == SQLITE_OK else { throw DatabaseError(code: code, database.handle) }
+            try check(code, database.handle)
         }
     }
 
@@ -126,23 +126,8 @@ private final class Statement {
 
     func next() throws(DatabaseError) -> Row? {
         guard try step() else { return nil }
-        return Row(columns: columns, values: (0..<sqlite3_column_count(handle)).map { value($0) })
-    }
-
-    private func value(_ index: Int32) -> Value {
-        switch sqlite3_column_type(handle, index) {
-        case SQLITE_INTEGER: return .integer(sqlite3_column_int64(handle, index))
-        case SQLITE_FLOAT: return .real(sqlite3_column_double(handle, index))
-        case SQLITE_TEXT:
-            // The text first: it makes the count that of UTF-8.
-            let start = sqlite3_column_text(handle, index)
-            let bytes = UnsafeBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, index)))
-            return String(validating: bytes, as: UTF8.self).map { .text($0) } ?? .bytes(Array(bytes))
-        case SQLITE_BLOB:
-            let start = sqlite3_column_blob(handle, index)
-            return .bytes(
-                Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, index)))))
-        default: return .null
-        }
+        return Row(
+            columns: columns,
+            values: (0..<sqlite3_column_count(handle)).map { Value(of: sqlite3_column_value(handle, $0)) })
     }
 }

@@ -69,3 +69,8 @@ public struct DatabaseError: Error, Hashable, CustomStringConvertible {
     /// SQLite's words and its number.
     public var description: String { "\(message) (SQLite's code \(code))" }
 }
+
+/// Throws unless SQLite has done what it was asked, by the code that it returned.
+func check(_ code: Int32, _ handle: OpaquePointer?) throws(DatabaseError) {
+    guard code == SQLITE_OK else { throw DatabaseError(code: code, handle) }
+}

@@ -32,8 +32,7 @@ public final class DatabaseFile: Sendable {
             guard code == SQLITE_OK, let handle else { throw DatabaseError(code: code, handle) }
             sqlite3_extended_result_codes(handle, 1)
             sqlite3_busy_timeout(handle, milliseconds)
-            let status = ptt_sqlite_refuse_double_quoted_text(handle)
-            guard status == SQLITE_OK else { throw DatabaseError(code: status, handle) }
+            try check(ptt_sqlite_refuse_double_quoted_text(handle), handle)
             let database = Database(handle)
             try prepare(database)
             try database.execute("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF")
@@ -90,8 +89,7 @@ public final class DatabaseFile: Sendable {
     public func close() throws(DatabaseError) {
         try connection.withLock { connection throws(DatabaseError) in
             guard let handle = connection?.handle else { return }
-            let code = sqlite3_close(handle)
-            guard code == SQLITE_OK else { throw DatabaseError(code: code, handle) }
+            try check(sqlite3_close(handle), handle)
             connection = nil
         }
     }

@@ -15,6 +15,25 @@ public enum Value: Hashable, Sendable {
     case bytes([UInt8])
 }
 
+extension Value {
+    /// A copy of SQLite's value.
+    init(of handle: OpaquePointer) {
+        switch sqlite3_value_type(handle) {
+        case SQLITE_INTEGER: self = .integer(sqlite3_value_int64(handle))
+        case SQLITE_FLOAT: self = .real(sqlite3_value_double(handle))
+        case SQLITE_TEXT:
+            // The text first: it makes the count that of UTF-8.
+            let start = sqlite3_value_text(handle)
+            let bytes = UnsafeBufferPointer(start: start, count: Int(sqlite3_value_bytes(handle)))
+            self = String(validating: bytes, as: UTF8.self).map { .text($0) } ?? .bytes(Array(bytes))
+        case SQLITE_BLOB:
+            let start = sqlite3_value_blob(handle)
+            self = .bytes(Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_value_bytes(handle)))))
+        default: self = .null
+        }
+    }
+}
+
 /// What can be given to a statement and read from a row.
 public protocol DatabaseValue {
     /// How it is kept.
@@ -30,25 +49,21 @@ extension Value: DatabaseValue {
     public init?(_ value: Value) { self = value }
 }
 
-extension Int64: DatabaseValue {
-    /// See `DatabaseValue`.
-    public var value: Value { .integer(self) }
+extension DatabaseValue where Self: FixedWidthInteger {
+    /// See `DatabaseValue`. What is larger than SQLite's numbers is the largest of them.
+    public var value: Value { .integer(Int64(clamping: self)) }
     /// See `DatabaseValue`.
     public init?(_ value: Value) {
         guard case .integer(let number) = value else { return nil }
-        self = number
+        self.init(exactly: number)
     }
 }
 
-extension Int: DatabaseValue {
-    /// See `DatabaseValue`.
-    public var value: Value { .integer(Int64(self)) }
-    /// See `DatabaseValue`.
-    public init?(_ value: Value) {
-        guard case .integer(let number) = value, let number = Int(exactly: number) else { return nil }
-        self = number
-    }
-}
+extension Int64: DatabaseValue {}
+extension Int: DatabaseValue {}
+extension UInt8: DatabaseValue {}
+extension UInt16: DatabaseValue {}
+extension UInt64: DatabaseValue {}
 
 extension Bool: DatabaseValue {
     /// See `DatabaseValue`.
