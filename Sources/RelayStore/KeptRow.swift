@@ -33,23 +33,9 @@ struct KeptRow {
         return try value(column) as T
     }
 
-    /// What `read` makes of the value of a column; nil: it is damaged.
-    func value<Kept: DatabaseValue, T>(_ column: String, _ read: (Kept) -> T?) throws(DamagedRow) -> T {
+    /// What `read` makes of the text in a column; nil: it is damaged.
+    func value<T>(_ column: String, _ read: (String) -> T?) throws(DamagedRow) -> T {
         guard let value = read(try value(column)) else { throw DamagedRow(table: table, column: column) }
         return value
-    }
-
-    /// The same for a column that may be empty.
-    func optional<Kept: DatabaseValue, T>(
-        _ column: String, _ read: (Kept) -> T?
-    ) throws(DamagedRow) -> T? {
-        guard let kept: Kept = try (value(column) as Kept?) else { return nil }
-        guard let value = read(kept) else { throw DamagedRow(table: table, column: column) }
-        return value
-    }
-
-    /// Yes or no.
-    func flag(_ column: String) throws(DamagedRow) -> Bool {
-        try value(column) { (number: Int64) in number == 0 ? false : number == 1 ? true : nil }
     }
 }

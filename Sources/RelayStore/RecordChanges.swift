@@ -32,13 +32,6 @@ public struct RecordChanges: Sendable, Equatable {
         channels.formUnion(other.channels)
         members.merge(other.members) { $0.union($1) }
     }
-
-    /// These changes and those.
-    public func union(_ other: RecordChanges) -> RecordChanges {
-        var all = self
-        all.formUnion(other)
-        return all
-    }
 }
 
 extension RecordChanges {

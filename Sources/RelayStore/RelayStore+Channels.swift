@@ -36,8 +36,7 @@ extension RelayStore {
     private static let summaries = """
         SELECT *,
             (SELECT count(*) FROM member WHERE channel = channel.id AND revokedAt ISNULL) AS members,
-            (SELECT count(*) FROM invitation WHERE channel = channel.id AND withdrawnAt ISNULL
-                AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)) AS open
+            (SELECT count(*) FROM invitation WHERE channel = channel.id AND \(isOpen)) AS open
         FROM channel
         """
 
@@ -59,7 +58,7 @@ extension RelayStore {
 
     /// The channel of that identifier; nil: there is none.
     public func knownChannel(_ id: ChannelID) throws(RelayStoreError) -> ChannelRecord? {
-        try read { db in try db.row("SELECT * FROM channel WHERE id = ?", [id.description]).map(Self.channel) }
+        try read { db in try Self.find(id, db) }
     }
 
     /// The channel of that identifier.
@@ -143,7 +142,7 @@ extension RelayStore {
 
     private static func values(_ settings: ChannelSettings) -> [(any DatabaseValue)?] {
         [
-            settings.mode.rawValue, settings.hasQueue, settings.preemptionStep.map { Int($0) }, settings.keptBursts,
+            settings.mode.rawValue, settings.hasQueue, settings.preemptionStep, settings.keptBursts,
             settings.keptMilliseconds,
         ]
     }
@@ -235,8 +234,12 @@ extension RelayStore {
     }
 
     private static func channel(_ id: ChannelID, _ db: Database) throws -> ChannelRecord {
-        if let row = try db.row("SELECT * FROM channel WHERE id = ?", [id.description]) { return try channel(row) }
-        throw RelayStoreError.noChannel(id)
+        guard let found = try find(id, db) else { throw RelayStoreError.noChannel(id) }
+        return found
+    }
+
+    private static func find(_ id: ChannelID, _ db: Database) throws -> ChannelRecord? {
+        try db.row("SELECT * FROM channel WHERE id = ?", [id.description]).map(channel)
     }
 
     private static func find(_ name: String, _ db: Database) throws -> ChannelRecord? {
@@ -245,21 +248,22 @@ extension RelayStore {
 
     /// The channel that a row of another table belongs to.
     static func channelID(_ row: KeptRow) throws -> ChannelID {
-        try row.value("channel") { (text: String) in ChannelID(text) }
+        try row.value("channel") { ChannelID($0) }
     }
 
     static func channel(_ row: Row) throws -> ChannelRecord {
         let kept = KeptRow(row, of: "channel")
         var settings = ChannelSettings()
-        settings.mode = try kept.value("mode") { (text: String) in ChannelSettings.Mode(rawValue: text) }
-        settings.hasQueue = try kept.flag("queue")
-        settings.preemptionStep = try kept.optional("preemptionStep") { (number: Int64) in UInt8(exactly: number) }
+        settings.mode = try kept.value("mode") { ChannelSettings.Mode(rawValue: $0) }
+        settings.hasQueue = try kept.value("queue")
+        settings.preemptionStep = try kept.value("preemptionStep")
         settings.keptBursts = try kept.value("keptBursts")
         settings.keptMilliseconds = try kept.value("keptMilliseconds")
         return ChannelRecord(
-            id: try kept.value("id") { (text: String) in ChannelID(text) },
-            name: try kept.value("name") { (text: String) in DisplayName(text) },
-            isEndToEnd: try kept.flag("endToEnd"), isAdded: try kept.flag("added"), isServed: try kept.flag("served"),
-            isDeclared: try kept.flag("declared"), settings: settings)
+            id: try kept.value("id") { ChannelID($0) },
+            name: try kept.value("name") { DisplayName($0) },
+            isEndToEnd: try kept.value("endToEnd"), isAdded: try kept.value("added"),
+            isServed: try kept.value("served"),
+            isDeclared: try kept.value("declared"), settings: settings)
     }
 }

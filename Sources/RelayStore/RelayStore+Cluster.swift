@@ -50,15 +50,13 @@ extension RelayStore {
         guard let row = try db.row("SELECT * FROM node WHERE cluster NOTNULL") else { return nil }
         let kept = KeptRow(row, of: "node")
         return LogPlace(
-            cluster: try kept.value("cluster"),
-            epoch: try kept.value("epoch") { (number: Int64) in UInt64(exactly: number) },
-            position: try kept.value("position") { (number: Int64) in UInt64(exactly: number) })
+            cluster: try kept.value("cluster"), epoch: try kept.value("epoch"),
+            position: try kept.value("position"))
     }
 
     private static func set(_ place: LogPlace, _ db: Database) throws {
         try db.execute(
-            "UPDATE node SET cluster = ?, epoch = ?, position = ?",
-            [place.cluster, Int64(clamping: place.epoch), Int64(clamping: place.position)])
+            "UPDATE node SET cluster = ?, epoch = ?, position = ?", [place.cluster, place.epoch, place.position])
     }
 
     /// Applies what other nodes have written, as one transaction.

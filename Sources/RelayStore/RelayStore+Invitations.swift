@@ -29,12 +29,13 @@ extension RelayStore {
     }
 
     private static func openInvitationCount(of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Int {
-        try db.count(
-            """
-            SELECT count(*) FROM invitation WHERE channel = ? AND withdrawnAt ISNULL
-                AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
-            """, [channel.description, now])
+        try db.count("SELECT count(*) FROM invitation WHERE channel = ? AND \(isOpen)", [channel.description, now])
     }
+
+    /// Whether devices can enrol by an invitation at a time, which is its argument.
+    static let isOpen = """
+        withdrawnAt ISNULL AND (uses ISNULL OR used < uses) AND (expiresAt ISNULL OR expiresAt > ?)
+        """
 
     /// A channel's invitations, latest first, at most `limit`, and before the one of that number.
     public func invitations(
@@ -53,23 +54,28 @@ extension RelayStore {
     /// - Throws: `RelayStoreError.unknownInvitation`.
     public func invitation(_ number: Int64, to channel: ChannelID) throws(RelayStoreError) -> InvitationRecord {
         try read { db in
-            let row = try db.row(
-                "SELECT * FROM invitation WHERE number = ? AND channel = ?", [number, channel.description])
-            guard let row else { throw RelayStoreError.unknownInvitation(number) }
-            return try Self.invitation(row)
+            guard let found = try Self.find(number, channel, db) else {
+                throw RelayStoreError.unknownInvitation(number)
+            }
+            return found
         }
+    }
+
+    static func find(_ number: Int64, _ channel: ChannelID, _ db: Database) throws -> InvitationRecord? {
+        try db.row("SELECT * FROM invitation WHERE number = ? AND channel = ?", [number, channel.description])
+            .map(invitation)
     }
 
     /// The invitation that has that secret; nil: the channel has none such.
     public func invitation(
         with token: InvitationToken, to channel: ChannelID
     ) throws(RelayStoreError) -> InvitationRecord? {
-        try read { db in
-            try db.row(
-                "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
-                [Self.digest(token), channel.description]
-            ).map(Self.invitation)
-        }
+        try read { db in try Self.find(Self.digest(token), channel, db) }
+    }
+
+    private static func find(_ digest: String, _ channel: ChannelID, _ db: Database) throws -> InvitationRecord? {
+        try db.row("SELECT * FROM invitation WHERE digest = ? AND channel = ?", [digest, channel.description])
+            .map(invitation)
     }
 
     /// Withdraws an invitation: no further device enrols with it. Its members stay. A standing one is replaced by a fresh one.
@@ -97,10 +103,7 @@ extension RelayStore {
             if let known = try Self.member(member, of: channel, db) {
                 return known.revokedAt == nil ? .member(known) : .refused(.revoked)
             }
-            let row = try db.row(
-                "SELECT * FROM invitation WHERE digest = ? AND channel = ?",
-                [digest, channel.description])
-            guard let invitation = try row.map(Self.invitation) else { return .refused(.unknown) }
+            guard let invitation = try Self.find(digest, channel, db) else { return .refused(.unknown) }
             guard invitation.withdrawnAt == nil else { return .refused(.withdrawn) }
             if let objection = invitation.terms.objection(used: invitation.used, now: now) {
                 return .refused(objection)
@@ -114,7 +117,7 @@ extension RelayStore {
             try db.execute(
                 "INSERT INTO member VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
                 [
-                    channel.description, member.description, name.text, record.invitation, Int(record.priority),
+                    channel.description, member.description, name.text, record.invitation, record.priority,
                     record.isListenOnly, now,
                 ])
             return .member(record)
@@ -133,17 +136,14 @@ extension RelayStore {
             """,
             [
                 channel.description, digest(token), isStanding ? Base64URL.encode(token.bytes) : nil, terms.expiresAt,
-                terms.uses, Int(terms.priority), terms.isListenOnly, now,
+                terms.uses, terms.priority, terms.isListenOnly, now,
             ])
         return db.lastInsertedRowID
     }
 
     /// - Returns: Whether it was the standing invitation; nil when there is no open invitation of this number.
     static func withdraw(_ number: Int64, of channel: ChannelID, _ now: Int64, _ db: Database) throws -> Bool? {
-        let row = try db.row(
-            "SELECT * FROM invitation WHERE number = ? AND channel = ? AND withdrawnAt ISNULL",
-            [number, channel.description])
-        guard let found = try row.map(invitation) else { return nil }
+        guard let found = try find(number, channel, db), found.withdrawnAt == nil else { return nil }
         try db.execute("UPDATE invitation SET withdrawnAt = ?, standing = NULL WHERE number = ?", [now, number])
         guard found.standingToken != nil else { return false }
         try insert(InvitationToken(), isStanding: true, InvitationTerms(), channel, now, db)
@@ -158,10 +158,9 @@ extension RelayStore {
             number: try kept.value("number"),
             terms: InvitationTerms(
                 expiresAt: try kept.value("expiresAt"), uses: try kept.value("uses"),
-                priority: try kept.value("priority") { (number: Int64) in UInt8(exactly: number) },
-                isListenOnly: try kept.flag("listenOnly")),
+                priority: try kept.value("priority"), isListenOnly: try kept.value("listenOnly")),
             used: try kept.value("used"), madeAt: try kept.value("madeAt"), withdrawnAt: try kept.value("withdrawnAt"),
-            standingToken: try kept.optional("standing", token))
+            standingToken: row["standing"] == .null ? nil : try kept.value("standing", token))
     }
 
     static func token(_ text: String) -> InvitationToken? { Base64URL.decode(text).flatMap { InvitationToken($0) } }
@@ -182,7 +181,7 @@ extension RelayStore {
 
     private static func retrySecret(_ db: Database) throws -> [UInt8]? {
         try db.row("SELECT secret FROM retry").map {
-            try KeptRow($0, of: "retry").value("secret") { (text: String) in Hexadecimal.decode(text) }
+            try KeptRow($0, of: "retry").value("secret") { Hexadecimal.decode($0) }
         }
     }
 }

@@ -18,9 +18,38 @@ extension RelayStore {
 
     /// Every member of every channel, those removed included.
     public func members() throws(RelayStoreError) -> [ChannelID: [MemberRecord]] {
+        try membersByChannel("", [])
+    }
+
+    /// Members of a channel, those removed included, in the order of their identifiers. Those that it does not have are left out.
+    public func members(
+        _ ids: Set<MemberID>, of channel: ChannelID
+    ) throws(RelayStoreError) -> [MemberRecord] {
+        try read { db in
+            try db.rows(
+                """
+                SELECT * FROM member WHERE channel = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY id
+                """, [channel.description, Self.list(ids)]
+            ).map(Self.member)
+        }
+    }
+
+    /// Every member of some channels, those removed included. Channels without any are left out.
+    public func members(ofChannels ids: Set<ChannelID>) throws(RelayStoreError) -> [ChannelID: [MemberRecord]] {
+        try membersByChannel("WHERE channel IN (SELECT value FROM json_each(?))", [Self.list(ids)])
+    }
+
+    /// Identifiers as one argument, because the number of arguments has a limit. They are digits, letters and hyphens.
+    private static func list(_ ids: some Sequence<some CustomStringConvertible>) -> String {
+        "[" + ids.map { "\"\($0)\"" }.joined(separator: ",") + "]"
+    }
+
+    private func membersByChannel(
+        _ condition: String, _ arguments: [String]
+    ) throws(RelayStoreError) -> [ChannelID: [MemberRecord]] {
         try read { db in
             var all: [ChannelID: [MemberRecord]] = [:]
-            try db.forEachRow("SELECT * FROM member") { row in
+            try db.forEachRow("SELECT * FROM member \(condition)", arguments) { row in
                 all[try Self.channelID(KeptRow(row, of: "member")), default: []].append(try Self.member(row))
             }
             return all
@@ -31,12 +60,7 @@ extension RelayStore {
     ///
     /// - Throws: `RelayStoreError.unknownMember`.
     public func member(_ id: MemberID, of channel: ChannelID) throws(RelayStoreError) -> MemberRecord {
-        try read { db in
-            guard let member = try Self.member(id, of: channel, db) else {
-                throw RelayStoreError.unknownMember(id.description, candidates: [])
-            }
-            return member
-        }
+        try read { db in try Self.known(id, of: channel, db) }
     }
 
     /// The number of members of a channel, without those removed.
@@ -106,9 +130,7 @@ extension RelayStore {
         _ member: MemberID, from channel: ChannelID, keepingInvitation: Bool = false, now: Int64
     ) throws(RelayStoreError) -> Revocation {
         try write { db in
-            guard let record = try Self.member(member, of: channel, db) else {
-                throw RelayStoreError.unknownMember(member.description, candidates: [])
-            }
+            let record = try Self.known(member, of: channel, db)
             try db.execute(
                 "UPDATE member SET revokedAt = ifnull(revokedAt, ?) WHERE channel = ? AND id = ?",
                 [now, channel.description, member.description])
@@ -145,10 +167,7 @@ extension RelayStore {
     }
 
     private static func members(invitedBy number: Int64, to channel: ChannelID, _ db: Database) throws -> [MemberID] {
-        let isKnown = try db.count(
-            "SELECT count(*) FROM invitation WHERE number = ? AND channel = ?",
-            [number, channel.description])
-        guard isKnown == 1 else { throw RelayStoreError.unknownInvitation(number) }
+        guard try find(number, channel, db) != nil else { throw RelayStoreError.unknownInvitation(number) }
         return try db.rows(
             "SELECT * FROM member WHERE channel = ? AND invitation = ? AND revokedAt ISNULL ORDER BY id",
             [channel.description, number]
@@ -168,12 +187,16 @@ extension RelayStore {
                 UPDATE member SET revokedAt = NULL, name = ifnull(?, name), priority = ifnull(?, priority),
                     listenOnly = ifnull(?, listenOnly) WHERE channel = ? AND id = ?
                 """,
-                [name?.text, priority.map { Int($0) }, isListenOnly, channel.description, member.description])
-            guard let record = try Self.member(member, of: channel, db) else {
-                throw RelayStoreError.unknownMember(member.description, candidates: [])
-            }
-            return record
+                [name?.text, priority, isListenOnly, channel.description, member.description])
+            return try Self.known(member, of: channel, db)
         }
+    }
+
+    private static func known(_ id: MemberID, of channel: ChannelID, _ db: Database) throws -> MemberRecord {
+        guard let member = try member(id, of: channel, db) else {
+            throw RelayStoreError.unknownMember(id.description, candidates: [])
+        }
+        return member
     }
 
     static func member(_ id: MemberID, of channel: ChannelID, _ db: Database) throws -> MemberRecord? {
@@ -186,11 +209,10 @@ extension RelayStore {
     static func member(_ row: Row) throws -> MemberRecord {
         let kept = KeptRow(row, of: "member")
         return MemberRecord(
-            id: try kept.value("id") { (text: String) in Hexadecimal.decode(text).flatMap { MemberID(bytes: $0) } },
-            name: try kept.value("name") { (text: String) in DisplayName(text) },
-            invitation: try kept.value("invitation"),
-            priority: try kept.value("priority") { (number: Int64) in UInt8(exactly: number) },
-            isListenOnly: try kept.flag("listenOnly"), enrolledAt: try kept.value("enrolledAt"),
+            id: try kept.value("id") { Hexadecimal.decode($0).flatMap { MemberID(bytes: $0) } },
+            name: try kept.value("name") { DisplayName($0) },
+            invitation: try kept.value("invitation"), priority: try kept.value("priority"),
+            isListenOnly: try kept.value("listenOnly"), enrolledAt: try kept.value("enrolledAt"),
             revokedAt: try kept.value("revokedAt"))
     }
 }

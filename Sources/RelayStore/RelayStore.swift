@@ -98,20 +98,15 @@ public final class RelayStore: Sendable {
     // MARK: Transactions
 
     func write<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
-        // Before, so that nothing is written where nobody will read it; and after, so that nothing is confirmed that is only there.
-        try file.checkInPlace()
-        let result: T
-        do {
-            result =
-                if let log = log.withLock({ $0 }) { try write(body, to: log) } else {
-                    try database.write { db in
-                        guard try Self.logPlace(db) == nil else { throw RelayStoreError.inCluster }
-                        return try body(db)
-                    }
-                }
-        } catch {
-            throw .notWritten(error, path: database.path)
+        let log = log.withLock { $0 }
+        let result = try writing {
+            if let log { return try write(body, to: log) }
+            return try database.write { db in
+                guard try Self.logPlace(db) == nil else { throw RelayStoreError.inCluster }
+                return try body(db)
+            }
         }
+        // So that nothing is confirmed that is only where nobody will read it.
         try file.checkInPlace()
         return result
     }
@@ -121,12 +116,13 @@ public final class RelayStore: Sendable {
 
     /// A transaction of the relay itself that its cluster is not told of.
     func writeAlone<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
+        try writing { try database.write(body) }
+    }
+
+    private func writing<T>(_ transaction: () throws -> T) throws(RelayStoreError) -> T {
+        // Nothing is written where nobody will read it.
         try file.checkInPlace()
-        do {
-            return try database.write(body)
-        } catch {
-            throw .notWritten(error, path: database.path)
-        }
+        do { return try transaction() } catch { throw .notWritten(error, path: database.path) }
     }
 
     func read<T: Sendable>(_ body: @Sendable (Database) throws -> T) throws(RelayStoreError) -> T {
@@ -159,7 +155,7 @@ public final class RelayStore: Sendable {
     private static func lastStart(_ db: Database) throws -> (host: String, port: UInt16)? {
         guard let row = try db.row("SELECT host, port FROM start") else { return nil }
         let kept = KeptRow(row, of: "start")
-        return (try kept.value("host"), try kept.value("port") { (port: Int64) in UInt16(exactly: port) })
+        return (try kept.value("host"), try kept.value("port"))
     }
 
     /// Keeps how members reach the relay; writes only what is new.
@@ -167,7 +163,7 @@ public final class RelayStore: Sendable {
         if let last = try lastStart(), last == (host, port) { return }
         try write { db in
             try db.execute("DELETE FROM start")
-            try db.execute("INSERT INTO start VALUES (?, ?)", [host, Int(port)])
+            try db.execute("INSERT INTO start VALUES (?, ?)", [host, port])
         }
     }
 }
