@@ -14,12 +14,7 @@ public final class AEAD {
         case aes256GCM
 
         /// The size of a key in bytes.
-        public var keyByteCount: Int {
-            switch self {
-            case .aes128GCM: 16
-            case .aes256GCM: 32
-            }
-        }
+        public var keyByteCount: Int { gnutls_cipher_get_key_size(cipher) }
 
         fileprivate var cipher: gnutls_cipher_algorithm_t {
             switch self {
@@ -41,10 +36,7 @@ public final class AEAD {
         guard key.count == algorithm.keyByteCount else {
             throw .wrongSize(what: "AEAD key", is: key.count, expected: algorithm.keyByteCount)
         }
-        var handle: gnutls_aead_cipher_hd_t?
-        try check(withDatum(key) { gnutls_aead_cipher_init(&handle, algorithm.cipher, $0) })
-        guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
-        self.handle = handle
+        handle = try made { handle in withDatum(key) { gnutls_aead_cipher_init(handle, algorithm.cipher, $0) } }
     }
 
     deinit {
@@ -96,29 +88,37 @@ public final class AEAD {
     }
 
     /// Encrypts into a new array. For set-up and tests; the packet path uses buffers.
-    public func seal(_ plaintext: [UInt8], nonce: [UInt8], authenticating: [UInt8] = []) throws(CryptographyError)
-        -> [UInt8]
-    {
-        try makeArray(capacity: plaintext.count + Self.tagByteCount) {
-            (output: UnsafeMutableRawBufferPointer) throws(CryptographyError) in
-            try withBytes(plaintext, nonce, authenticating) {
-                (plaintext, nonce, authenticating) throws(CryptographyError) in
-                try seal(plaintext, nonce: nonce, authenticating: authenticating, into: output)
-            }
-        }
+    public func seal(
+        _ plaintext: [UInt8], nonce: [UInt8], authenticating: [UInt8] = []
+    ) throws(CryptographyError) -> [UInt8] {
+        try inArrays(plaintext, nonce, authenticating, plaintext.count + Self.tagByteCount, seal)
     }
 
     /// Decrypts into a new array. For set-up and tests; the packet path uses buffers.
-    public func open(_ ciphertext: [UInt8], nonce: [UInt8], authenticating: [UInt8] = []) throws(CryptographyError)
-        -> [UInt8]
-    {
-        try makeArray(capacity: max(0, ciphertext.count - Self.tagByteCount)) {
-            (output: UnsafeMutableRawBufferPointer) throws(CryptographyError) in
-            try withBytes(ciphertext, nonce, authenticating) {
-                (ciphertext, nonce, authenticating) throws(CryptographyError) in
-                try open(ciphertext, nonce: nonce, authenticating: authenticating, into: output)
+    public func open(
+        _ ciphertext: [UInt8], nonce: [UInt8], authenticating: [UInt8] = []
+    ) throws(CryptographyError) -> [UInt8] {
+        try inArrays(ciphertext, nonce, authenticating, max(0, ciphertext.count - Self.tagByteCount), open)
+    }
+
+    private func inArrays(
+        _ input: [UInt8], _ nonce: [UInt8], _ authenticated: [UInt8], _ count: Int,
+        _ work: (
+            UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeMutableRawBufferPointer
+        ) throws(CryptographyError) -> Int
+    ) throws(CryptographyError) -> [UInt8] {
+        var output = [UInt8](repeating: 0, count: count)
+        var place = output.mutableSpan
+        _ = try input.span.withUnsafeBytes { input throws(CryptographyError) in
+            try nonce.span.withUnsafeBytes { nonce throws(CryptographyError) in
+                try authenticated.span.withUnsafeBytes { authenticated throws(CryptographyError) in
+                    try place.withUnsafeMutableBytes { output throws(CryptographyError) in
+                        try work(input, nonce, authenticated, output)
+                    }
+                }
             }
         }
+        return output
     }
 
     private static func checkNonce(_ nonce: UnsafeRawBufferPointer) throws(CryptographyError) {

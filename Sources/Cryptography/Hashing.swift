@@ -16,25 +16,20 @@ public enum HashFunction: Sendable, Hashable {
         }
     }
 
-    fileprivate var digest: gnutls_digest_algorithm_t {
+    private var digest: gnutls_digest_algorithm_t {
         switch self {
         case .sha256: GNUTLS_DIG_SHA256
         case .sha512: GNUTLS_DIG_SHA512
         }
     }
 
-    fileprivate var mac: gnutls_mac_algorithm_t {
-        switch self {
-        case .sha256: GNUTLS_MAC_SHA256
-        case .sha512: GNUTLS_MAC_SHA512
-        }
-    }
+    /// GnuTLS has one number for a hash and for the MAC made of it.
+    private var mac: gnutls_mac_algorithm_t { .init(rawValue: digest.rawValue) }
 
     /// The digest of `bytes`.
     public func hash(_ bytes: [UInt8]) -> [UInt8] {
-        let code: Int32
         var digest = [UInt8](repeating: 0, count: byteCount)
-        code = gnutls_hash_fast(self.digest, bytes, bytes.count, &digest)
+        let code = gnutls_hash_fast(self.digest, bytes, bytes.count, &digest)
         precondition(code >= 0, "GnuTLS has no \(self)")
         return digest
     }

@@ -41,20 +41,10 @@ public struct Identity: Sendable {
 
     /// The identity in a PEM text that has one certificate and its private key.
     public init(pem: String) throws(IdentityError) {
-        let key: PrivateKey
-        let certificate: Certificate
-        do throws(CryptographyError) {
-            certificate = try Certificate()
-            try certificate.importPEM(pem)
-        } catch {
-            throw .noCertificate(error)
+        let certificate = try attempt(IdentityError.noCertificate) { () throws(CryptographyError) in
+            try Certificate(Array(pem.utf8), GNUTLS_X509_FMT_PEM)
         }
-        do throws(CryptographyError) {
-            key = try PrivateKey()
-            try key.importPEM(pem)
-        } catch {
-            throw .noPrivateKey(error)
-        }
+        let key = try attempt(IdentityError.noPrivateKey) { () throws(CryptographyError) in try PrivateKey(pem: pem) }
         let belongs: Bool
         do throws(CryptographyError) {
             belongs = try key.publicKeyID() == certificate.publicKeyID()
@@ -77,9 +67,35 @@ public struct Identity: Sendable {
     }
 }
 
-extension PublicKeyPin {
+/// The SHA-256 of a public key (SubjectPublicKeyInfo in DER, RFC 7469 section 2.4): who a peer is.
+public struct PublicKeyPin: Hashable, Sendable, CustomStringConvertible {
+    /// The number of bytes.
+    public static let byteCount = 32
+    /// The digest.
+    public let bytes: [UInt8]
+
+    /// The pin of a SubjectPublicKeyInfo.
+    public init(subjectPublicKeyInfo: [UInt8]) {
+        bytes = sha256(subjectPublicKeyInfo)
+    }
+
     /// The pin of the public key in a certificate (DER), as a peer presents it in TLS.
     public init(certificateDER: [UInt8]) throws(CryptographyError) {
-        self = try Certificate(der: certificateDER).pin()
+        self = try Certificate(certificateDER, GNUTLS_X509_FMT_DER).pin()
     }
+
+    /// The pin of that digest, nil unless it has 32 bytes.
+    public init?(_ digest: some Collection<UInt8>) {
+        guard digest.count == Self.byteCount else { return nil }
+        bytes = [UInt8](digest)
+    }
+
+    /// The pin in base64url, as in an invitation link; nil when it is not 32 bytes of it.
+    public init?(_ text: some StringProtocol) {
+        guard let digest = Base64URL.decode(text) else { return nil }
+        self.init(digest)
+    }
+
+    /// 43 characters of base64url.
+    public var description: String { Base64URL.encode(bytes) }
 }

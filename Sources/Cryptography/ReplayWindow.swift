@@ -8,8 +8,8 @@ public struct ReplayWindow: Sendable {
     /// How far below the highest counter an unseen one is still accepted.
     public static let size: UInt64 = 1_024
 
-    private var highest: UInt64 = 0
-    private var isEmpty = true
+    /// The highest counter accepted, nil while there is none.
+    public private(set) var highestAccepted: UInt64?
     /// Bit `counter % 1024` says whether that counter was seen.
     private var seen = InlineArray<16, UInt64>(repeating: 0)
 
@@ -18,34 +18,27 @@ public struct ReplayWindow: Sendable {
 
     /// Whether `counter` is neither seen nor too old.
     public func allows(_ counter: UInt64) -> Bool {
-        guard !isEmpty, counter <= highest else { return true }
-        guard highest - counter < Self.size else { return false }
-        return word(counter) & bit(counter) == 0
+        guard let highestAccepted, counter <= highestAccepted else { return true }
+        return highestAccepted - counter < Self.size && word(counter) & bit(counter) == 0
     }
 
     /// Marks `counter` as seen; false, without any change, when it was seen already or is too old.
     public mutating func accept(_ counter: UInt64) -> Bool {
         guard allows(counter) else { return false }
-        if isEmpty || counter > highest {
-            advance(to: counter)
-        }
+        advance(to: counter)
         setWord(counter, word(counter) | bit(counter))
         return true
     }
 
-    /// The highest counter accepted, nil while there is none.
-    public var highestAccepted: UInt64? { isEmpty ? nil : highest }
-
+    /// Moves the right edge to a counter that is beyond it.
     private mutating func advance(to counter: UInt64) {
-        if isEmpty || counter - highest >= Self.size {
-            seen = InlineArray(repeating: 0)
+        if let highestAccepted, counter <= highestAccepted { return }
+        if let highestAccepted, counter - highestAccepted < Self.size {
+            for skipped in (highestAccepted + 1)...counter { setWord(skipped, word(skipped) & ~bit(skipped)) }
         } else {
-            for skipped in (highest + 1)...counter {
-                setWord(skipped, word(skipped) & ~bit(skipped))
-            }
+            seen = InlineArray(repeating: 0)
         }
-        highest = counter
-        isEmpty = false
+        highestAccepted = counter
     }
 
     private func bit(_ counter: UInt64) -> UInt64 { 1 << (counter & 63) }

@@ -16,10 +16,9 @@ public final class SigningKey: Sendable {
     /// The key of `identity`; nil when it is not on P-256.
     public init?(_ identity: Identity) {
         do throws(CryptographyError) {
-            let key = try PrivateKey()
-            try key.importPEM(identity.privateKeyPEM)
+            let key = try PrivateKey(pem: identity.privateKeyPEM)
             guard try key.isOnP256() else { return nil }
-            publicKey = try Certificate(der: identity.certificateDER).subjectPublicKeyInfo()
+            publicKey = try Certificate(identity.certificateDER, GNUTLS_X509_FMT_DER).subjectPublicKeyInfo()
             self.key = Mutex(key)
         } catch {
             return nil
@@ -83,14 +82,12 @@ extension PrivateKey {
 
     /// ECDSA with SHA-256, r ‖ s.
     func sign(_ message: [UInt8]) throws(CryptographyError) -> [UInt8] {
-        var key: gnutls_privkey_t?
-        try check(gnutls_privkey_init(&key))
+        let key = try made { gnutls_privkey_init($0) }
         defer { gnutls_privkey_deinit(key) }
         try check(gnutls_privkey_import_x509(key, handle, 0))
-        var datum = gnutls_datum_t()
-        try check(
-            withDatum(message) { gnutls_privkey_sign_data2(key, GNUTLS_SIGN_ECDSA_SHA256, 0, $0, &datum) })
-        let der = take(datum)
+        let der = try written { datum in
+            withDatum(message) { gnutls_privkey_sign_data2(key, GNUTLS_SIGN_ECDSA_SHA256, 0, $0, datum) }
+        }
         var (r, s) = (gnutls_datum_t(), gnutls_datum_t())
         try check(withDatum(der) { gnutls_decode_rs_value($0, &r, &s) })
         return Self.padded(take(r)) + Self.padded(take(s))

@@ -1,10 +1,27 @@
 // Bytes as text: base64url and hexadecimal.
 
+/// The digits of a notation, and what each of them stands for.
+private struct Digits: Sendable {
+    let all: [UInt8]
+    /// By the digit; nil: it is none.
+    private(set) var values = [UInt8?](repeating: nil, count: 256)
+
+    /// - Parameter others: Digits that are read in the place of those of `text`.
+    init(_ text: String, or others: String = "") {
+        all = Array(text.utf8)
+        for digits in [all, Array(others.utf8)] {
+            for (value, digit) in digits.enumerated() { values[Int(digit)] = UInt8(value) }
+        }
+    }
+}
+
 /// Base64 with the URL alphabet, without padding (RFC 4648, section 5).
 public enum Base64URL {
+    private static let digits = Digits("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
     /// The text of `bytes`.
     public static func encode(_ bytes: some Sequence<UInt8>) -> String {
-        var text = ""
+        var text: [UInt8] = []
         var bits: UInt32 = 0
         var count = 0
         for byte in bytes {
@@ -12,13 +29,11 @@ public enum Base64URL {
             count += 8
             while count >= 6 {
                 count -= 6
-                text.unicodeScalars.append(character(UInt8(truncatingIfNeeded: bits >> count & 0x3F)))
+                text.append(digits.all[Int(bits >> count & 0x3F)])
             }
         }
-        if count > 0 {
-            text.unicodeScalars.append(character(UInt8(truncatingIfNeeded: bits << (6 - count) & 0x3F)))
-        }
-        return text
+        if count > 0 { text.append(digits.all[Int(bits << (6 - count) & 0x3F)]) }
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// The bytes of `text`, nil when it is not base64url. Padding is accepted; bits left over must be 0, so that
@@ -34,7 +49,7 @@ public enum Base64URL {
         var bits: UInt32 = 0
         var count = 0
         for character in characters {
-            guard let value = value(character) else { return nil }
+            guard let value = digits.values[Int(character)] else { return nil }
             bits = bits << 6 | UInt32(value)
             count += 6
             if count >= 8 {
@@ -45,41 +60,20 @@ public enum Base64URL {
         guard bits & ((1 << count) - 1) == 0 else { return nil }
         return bytes
     }
-
-    private static func character(_ value: UInt8) -> Unicode.Scalar {
-        switch value {
-        case 0..<26: Unicode.Scalar(UInt8(ascii: "A") + value)
-        case 26..<52: Unicode.Scalar(UInt8(ascii: "a") + value - 26)
-        case 52..<62: Unicode.Scalar(UInt8(ascii: "0") + value - 52)
-        case 62: "-"
-        default: "_"
-        }
-    }
-
-    private static func value(_ character: UInt8) -> UInt8? {
-        switch character {
-        case UInt8(ascii: "A")...UInt8(ascii: "Z"): character - UInt8(ascii: "A")
-        case UInt8(ascii: "a")...UInt8(ascii: "z"): character - UInt8(ascii: "a") + 26
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0") + 52
-        case UInt8(ascii: "-"): 62
-        case UInt8(ascii: "_"): 63
-        default: nil
-        }
-    }
 }
 
 /// Two lower-case hexadecimal digits a byte.
 public enum Hexadecimal {
-    private static let digits = Array("0123456789abcdef".unicodeScalars)
+    private static let digits = Digits("0123456789abcdef", or: "0123456789ABCDEF")
 
     /// The text of `bytes`.
     public static func encode(_ bytes: some Sequence<UInt8>) -> String {
-        var text = ""
+        var text: [UInt8] = []
         for byte in bytes {
-            text.unicodeScalars.append(digits[Int(byte >> 4)])
-            text.unicodeScalars.append(digits[Int(byte & 0xF)])
+            text.append(digits.all[Int(byte >> 4)])
+            text.append(digits.all[Int(byte & 0xF)])
         }
-        return text
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// The bytes of `text` (either case), nil when it is not pairs of hexadecimal digits.
@@ -87,21 +81,10 @@ public enum Hexadecimal {
         guard text.utf8.count % 2 == 0 else { return nil }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.utf8.count / 2)
-        var high: UInt8?
-        for character in text.utf8 {
-            let value: UInt8
-            switch character {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = character - UInt8(ascii: "0")
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = character - UInt8(ascii: "a") + 10
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = character - UInt8(ascii: "A") + 10
-            default: return nil
-            }
-            if let first = high {
-                bytes.append(first << 4 | value)
-                high = nil
-            } else {
-                high = value
-            }
+        var characters = text.utf8.makeIterator()
+        while let first = characters.next(), let second = characters.next() {
+            guard let high = digits.values[Int(first)], let low = digits.values[Int(second)] else { return nil }
+            bytes.append(high << 4 | low)
         }
         return bytes
     }

@@ -1,16 +1,16 @@
 // GnuTLS's certificate and private key objects, freed when they are no longer needed.
 import CGnuTLS
-import Glibc
 
 /// A private key of GnuTLS.
 final class PrivateKey {
     let handle: gnutls_x509_privkey_t
 
-    init() throws(CryptographyError) {
-        var handle: gnutls_x509_privkey_t?
-        try check(gnutls_x509_privkey_init(&handle))
-        guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
-        self.handle = handle
+    init() throws(CryptographyError) { handle = try made { gnutls_x509_privkey_init($0) } }
+
+    /// Reads a key in PEM.
+    convenience init(pem text: String) throws(CryptographyError) {
+        try self.init()
+        try check(withDatum(Array(text.utf8)) { gnutls_x509_privkey_import2(handle, $0, GNUTLS_X509_FMT_PEM, nil, 0) })
     }
 
     deinit {
@@ -24,23 +24,15 @@ final class PrivateKey {
         try check(gnutls_x509_privkey_generate(handle, GNUTLS_PK_ECDSA, bits, 0))
     }
 
-    func importPEM(_ text: String) throws(CryptographyError) {
-        try check(withDatum(Array(text.utf8)) { gnutls_x509_privkey_import2(handle, $0, GNUTLS_X509_FMT_PEM, nil, 0) })
-    }
-
     func publicKeyID() throws(CryptographyError) -> [UInt8] {
-        var digest = [UInt8](repeating: 0, count: PublicKeyPin.byteCount)
-        var count = digest.count
-        try check(gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, &digest, &count))
-        return digest
+        try keyID { gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
     }
 
     /// The key as PKCS #8, not encrypted.
     func export(_ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) -> [UInt8] {
-        var datum = gnutls_datum_t()
-        try check(
-            gnutls_x509_privkey_export2_pkcs8(handle, format, nil, UInt32(GNUTLS_PKCS_PLAIN.rawValue), &datum))
-        return take(datum)
+        try written {
+            gnutls_x509_privkey_export2_pkcs8(handle, format, nil, UInt32(GNUTLS_PKCS_PLAIN.rawValue), $0)
+        }
     }
 }
 
@@ -48,29 +40,16 @@ final class PrivateKey {
 final class Certificate {
     private let handle: gnutls_x509_crt_t
 
-    init() throws(CryptographyError) {
-        var handle: gnutls_x509_crt_t?
-        try check(gnutls_x509_crt_init(&handle))
-        guard let handle else { throw CryptographyError(GNUTLS_E_INTERNAL_ERROR) }
-        self.handle = handle
-    }
+    init() throws(CryptographyError) { handle = try made { gnutls_x509_crt_init($0) } }
 
-    /// Reads a certificate in DER.
-    convenience init(der bytes: [UInt8]) throws(CryptographyError) {
+    /// Reads a certificate.
+    convenience init(_ bytes: [UInt8], _ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) {
         try self.init()
-        try importDER(bytes)
+        try check(withDatum(bytes) { gnutls_x509_crt_import(handle, $0, format) })
     }
 
     deinit {
         gnutls_x509_crt_deinit(handle)
-    }
-
-    func importPEM(_ text: String) throws(CryptographyError) {
-        try check(withDatum(Array(text.utf8)) { gnutls_x509_crt_import(handle, $0, GNUTLS_X509_FMT_PEM) })
-    }
-
-    func importDER(_ bytes: [UInt8]) throws(CryptographyError) {
-        try check(withDatum(bytes) { gnutls_x509_crt_import(handle, $0, GNUTLS_X509_FMT_DER) })
     }
 
     /// Fills in the certificate of `key`, without an end of validity (RFC 5280, section 4.1.2.5), and signs it with it.
@@ -105,10 +84,7 @@ final class Certificate {
     }
 
     func publicKeyID() throws(CryptographyError) -> [UInt8] {
-        var digest = [UInt8](repeating: 0, count: PublicKeyPin.byteCount)
-        var count = digest.count
-        try check(gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, &digest, &count))
-        return digest
+        try keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
     }
 
     func pin() throws(CryptographyError) -> PublicKeyPin {
@@ -117,19 +93,14 @@ final class Certificate {
 
     /// The public key in DER (RFC 5280, section 4.1).
     func subjectPublicKeyInfo() throws(CryptographyError) -> [UInt8] {
-        var key: gnutls_pubkey_t?
-        try check(gnutls_pubkey_init(&key))
+        let key = try made { gnutls_pubkey_init($0) }
         defer { gnutls_pubkey_deinit(key) }
         try check(gnutls_pubkey_import_x509(key, handle, 0))
-        var datum = gnutls_datum_t()
-        try check(gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &datum))
-        return take(datum)
+        return try written { gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, $0) }
     }
 
     func export(_ format: gnutls_x509_crt_fmt_t) throws(CryptographyError) -> [UInt8] {
-        var datum = gnutls_datum_t()
-        try check(gnutls_x509_crt_export2(handle, format, &datum))
-        return take(datum)
+        try written { gnutls_x509_crt_export2(handle, format, $0) }
     }
 
     /// The beginning of `text` that fits into `byteCount` bytes; never empty, which X.509 does not allow.
@@ -142,9 +113,12 @@ final class Certificate {
     }
 }
 
-/// The bytes of a datum that GnuTLS allocated, which is freed: by free(3), which `gnutls_free` is unless a program
-/// changes it, and that global variable is out of Swift's reach.
-func take(_ datum: gnutls_datum_t) -> [UInt8] {
-    defer { free(datum.data) }
-    return [UInt8](UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
+/// The SHA-256 of a public key, as `read` has GnuTLS write it.
+private func keyID(
+    _ read: (UnsafeMutablePointer<UInt8>, UnsafeMutablePointer<Int>) -> Int32
+) throws(CryptographyError) -> [UInt8] {
+    var digest = [UInt8](repeating: 0, count: PublicKeyPin.byteCount)
+    var count = digest.count
+    try check(read(&digest, &count))
+    return digest
 }
