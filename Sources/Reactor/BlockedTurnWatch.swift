@@ -54,16 +54,13 @@ final class BlockedTurnWatch: Sendable {
     private let loops = Mutex<[WatchedTurns]>([])
 
     private init() {
-        var thread = pthread_t()
-        pthread_create(
-            &thread, nil,
-            { _ in
-                while true {
-                    usleep(BlockedTurnWatch.interval)
-                    BlockedTurnWatch.ofProcess?.look()
-                }
-            }, nil)
-        pthread_detach(thread)
+        let thread = try? startThread(named: "blocked-turns") {
+            while true {
+                usleep(BlockedTurnWatch.interval)
+                BlockedTurnWatch.ofProcess?.look()
+            }
+        }
+        if let thread { pthread_detach(thread) }
     }
 
     /// Watches the loop whose thread calls this.

@@ -143,7 +143,8 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         }
         var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(u64: 0))
         epoll_ctl(epoll, EPOLL_CTL_ADD, wakeDescriptor, &event)
-        try startThread()
+        let handle = try startThread(named: name) { [self] in main() }
+        thread.withLock { $0 = handle }
     }
 
     deinit {
@@ -151,33 +152,12 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         close(epoll)
     }
 
-    private func startThread() throws(SystemError) {
-        var handle = pthread_t()
-        let box = Unmanaged.passRetained(self)
-        let result = pthread_create(
-            &handle, nil,
-            { argument in
-                let loop = Unmanaged<EventLoop>.fromOpaque(argument!).takeRetainedValue()
-                loop.main()
-                return nil
-            }, box.toOpaque())
-        guard result == 0 else {
-            box.release()
-            throw SystemError("pthread_create", code: result)
-        }
-        thread.withLock { $0 = handle }
-    }
-
     /// Ends the thread once the jobs that are already queued have run; waits for it unless called on it.
     public func stop() {
         inbox.withLock { $0.stopping = true }
         wake()
         guard !isCurrent else { return }
-        let handle = thread.withLock { handle in
-            defer { handle = nil }
-            return handle
-        }
-        if let handle { pthread_join(handle, nil) }
+        if let handle = thread.withLock({ $0.take() }) { pthread_join(handle, nil) }
     }
 
     // MARK: Executor
@@ -300,7 +280,6 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     // MARK: The thread
 
     private func main() {
-        ptt_set_thread_name(String(name.prefix(15)))
         setCurrentEventLoop(self)
         #if DEBUG
         if let turns { BlockedTurnWatch.ofProcess?.watch(turns) }
@@ -387,15 +366,6 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     }
 }
 
-extension EventLoop {
-    /// Runs `body` on the loop and returns its result; for set-up and tests.
-    public func run<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
-        try await withCheckedThrowingContinuation { continuation in
-            execute { continuation.resume(with: Result { try body() }) }
-        }
-    }
-}
-
 /// A system call that failed.
 public struct SystemError: Error, Equatable, CustomStringConvertible {
     /// The call, by its name in section 2 or 3 of the manual.
@@ -411,6 +381,38 @@ public struct SystemError: Error, Equatable, CustomStringConvertible {
 
     /// The call and the system's words for the error.
     public var description: String { "\(call): \(String(cString: strerror(code)))" }
+}
+
+/// Starts a thread of that name that does `work` and ends.
+///
+/// - Returns: The thread, which has to be joined or detached.
+func startThread(named name: String, _ work: @escaping () -> Void) throws(SystemError) -> pthread_t {
+    var thread = pthread_t()
+    let start = Unmanaged.passRetained(ThreadStart(name: name, work: work))
+    let code = pthread_create(
+        &thread, nil,
+        { argument in
+            if let argument { Unmanaged<ThreadStart>.fromOpaque(argument).takeRetainedValue().run() }
+            return nil
+        }, start.toOpaque())
+    guard code == 0 else {
+        start.release()
+        throw SystemError("pthread_create", code: code)
+    }
+    return thread
+}
+
+/// What a thread begins with.
+private final class ThreadStart {
+    private let name: String
+    private let work: () -> Void
+
+    init(name: String, work: @escaping () -> Void) { (self.name, self.work) = (name, work) }
+
+    func run() {
+        ptt_set_thread_name(String(name.prefix(15)))
+        work()
+    }
 }
 
 private let currentLoopKey: pthread_key_t = {

@@ -93,9 +93,7 @@ public final class ServiceWatchdog: @unchecked Sendable {
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { target in
                 // A socket whose queue is full belongs to a manager that has other troubles; the next message tells the same.
                 _ = sendto(
-                    descriptor, message, message.utf8.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL),
-                    target,
-                    length)
+                    descriptor, message, message.utf8.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL), target, length)
             }
         }
     }

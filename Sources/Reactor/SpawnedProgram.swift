@@ -1,4 +1,4 @@
-// Starts programs, without a shell and without anything of this one's that they need not have.
+// Starts programs, without a shell and without anything of this one's that they need not have, and reports their end.
 import CLinux
 import Glibc
 
@@ -61,7 +61,8 @@ public enum SpawnedProgram {
             // The journal, under systemd.
             posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO)
         }
-        try addClosing(from: STDERR_FILENO + 1, to: &files)
+        let closing = ptt_spawn_close_from(&files, STDERR_FILENO + 1)
+        guard closing == 0 else { throw SystemError("posix_spawn_file_actions_addclosefrom_np", code: closing) }
         // This program may block signals that end programs, and ignore SIGPIPE.
         var none = sigset_t()
         sigemptyset(&none)
@@ -109,4 +110,34 @@ public enum SpawnedProgram {
     }
 
     private static func vector(_ texts: [String]) -> [UnsafeMutablePointer<CChar>?] { texts.map { strdup($0) } + [nil] }
+}
+
+/// Tells once when a child process ends. Confined to its loop.
+public final class ProcessWatch {
+    private let descriptor: Int32
+    private var watch: EventLoop.Watch?
+
+    /// Watches the child `process` of this one; it has to be waited for (waitpid(2)) when it has ended.
+    ///
+    /// - Parameter handler: Called on the loop, once.
+    /// - Throws: `SystemError`: there is no such child, or this process has too many descriptors.
+    public init(_ process: Int32, on loop: EventLoop, _ handler: @escaping () -> Void) throws(SystemError) {
+        descriptor = ptt_pidfd_open(process)
+        guard descriptor >= 0 else { throw SystemError("pidfd_open") }
+        watch = try loop.watch(descriptor, for: .readable) { [weak self] _ in
+            self?.cancel()
+            handler()
+        }
+    }
+
+    /// Tells nothing any more.
+    public func cancel() {
+        watch?.cancel()
+        watch = nil
+    }
+
+    deinit {
+        watch?.cancel()
+        if descriptor >= 0 { close(descriptor) }
+    }
 }

@@ -1,5 +1,4 @@
 // A thread pool that splits one thread's work, so that it finishes sooner.
-import CLinux
 import Glibc
 import Synchronization
 
@@ -55,20 +54,12 @@ public final class ThreadPool: @unchecked Sendable {
         pthread_cond_init(begun, nil)
         pthread_cond_init(done, nil)
         for number in 1...size {
-            let start = Unmanaged.passRetained(Start(team: self, number: number, name: "\(name)-\(number)"))
-            var thread = pthread_t()
-            let result = pthread_create(
-                &thread, nil,
-                { argument in
-                    if let argument { Unmanaged<Start>.fromOpaque(argument).takeRetainedValue().run() }
-                    return nil
-                }, start.toOpaque())
-            guard result == 0 else {
-                start.release()
+            do throws(SystemError) {
+                threads.append(try startThread(named: "\(name)-\(number)") { [self] in help(thread: number) })
+            } catch {
                 stop()
-                throw SystemError("pthread_create", code: result)
+                throw error
             }
-            threads.append(thread)
         }
     }
 
@@ -124,7 +115,7 @@ public final class ThreadPool: @unchecked Sendable {
         }
     }
 
-    fileprivate func help(thread: Int) {
+    private func help(thread: Int) {
         var round: UInt64 = 0
         pthread_mutex_lock(mutex)
         while !state.isStopped {
@@ -145,21 +136,5 @@ public final class ThreadPool: @unchecked Sendable {
             if state.busy == 0 { pthread_cond_signal(done) }
         }
         pthread_mutex_unlock(mutex)
-    }
-}
-
-/// What a thread begins with.
-private final class Start {
-    private let team: ThreadPool
-    private let number: Int
-    private let name: String
-
-    init(team: ThreadPool, number: Int, name: String) {
-        (self.team, self.number, self.name) = (team, number, name)
-    }
-
-    func run() {
-        ptt_set_thread_name(String(name.prefix(15)))
-        team.help(thread: number)
     }
 }

@@ -1,4 +1,5 @@
-// Work that may wait for a disk, on a loop of its own, so that no other loop waits for it.
+// Work that is done on a loop for somebody elsewhere, who waits for what comes of it: for a disk on a loop of its own, say.
+import Glibc
 import MonotonicTime
 import Synchronization
 
@@ -19,6 +20,20 @@ extension EventLoop {
         return try result.get()
     }
 
+    /// The same for work that may fail in any way; for set-up and tests.
+    public func run<T: Sendable>(_ body: @escaping @Sendable () throws -> T) async throws -> T {
+        try await perform(body)
+    }
+
+    /// Runs `body` on the loop's thread and blocks the caller until it is done; for set-up and the end of loops that belong to the
+    /// caller. The loop must be running, and must never wait for the caller's thread in its turn.
+    public func runAndWait<T: Sendable>(_ body: @escaping @Sendable () -> T) -> T {
+        if isCurrent { return body() }
+        let result = BlockingResult<T>()
+        execute { result.fulfil(body()) }
+        return result.wait()
+    }
+
     /// Returns when all that was posted to this loop before has run, or after `limit`.
     ///
     /// - Parameters:
@@ -26,9 +41,8 @@ extension EventLoop {
     ///   - clock: The loop that counts the time; not this one, which may hang.
     /// - Returns: Whether all of it has run.
     public func drained(within limit: Duration, countedBy clock: EventLoop) async -> Bool {
-        let answer = FirstAnswer<Bool>()
-        return await withCheckedContinuation { continuation in
-            answer.wait(continuation)
+        await withCheckedContinuation { continuation in
+            let answer = FirstAnswer(to: continuation)
             execute { answer.give(true) }
             clock.execute { clock.schedule(after: limit) { answer.give(false) } }
         }
@@ -37,16 +51,35 @@ extension EventLoop {
 
 /// The first of several answers to one question; later ones are dropped.
 private final class FirstAnswer<T: Sendable>: Sendable {
-    private let waiting = Mutex<CheckedContinuation<T, Never>?>(nil)
+    private let waiting: Mutex<CheckedContinuation<T, Never>?>
 
-    func wait(_ continuation: CheckedContinuation<T, Never>) { waiting.withLock { $0 = continuation } }
+    init(to continuation: CheckedContinuation<T, Never>) { waiting = Mutex(continuation) }
 
-    func give(_ answer: T) {
-        let continuation = waiting.withLock { waiting in
-            defer { waiting = nil }
-            return waiting
-        }
-        continuation?.resume(returning: answer)
+    func give(_ answer: T) { waiting.withLock { $0.take() }?.resume(returning: answer) }
+}
+
+/// A result that one thread waits for and another thread provides.
+final class BlockingResult<T: Sendable>: @unchecked Sendable {
+    private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
+    /// Written before the semaphore is raised, and read after it.
+    private var value: T?
+
+    init() { sem_init(semaphore, 0, 0) }
+
+    deinit {
+        sem_destroy(semaphore)
+        semaphore.deallocate()
+    }
+
+    func fulfil(_ value: T) {
+        self.value = value
+        sem_post(semaphore)
+    }
+
+    func wait() -> T {
+        while sem_wait(semaphore) != 0 {}
+        guard let value else { preconditionFailure("the semaphore is raised once there is a value") }
+        return value
     }
 }
 
@@ -68,17 +101,9 @@ public final class LatestValueWriter<Value: Sendable>: Sendable {
 
     /// Has `value` written, in place of one that waits still. From any thread; returns at once.
     public func put(_ value: Value) {
-        let isAlone = waiting.withLock { waiting in
-            defer { waiting = value }
-            return waiting == nil
-        }
-        guard isAlone else { return }
+        guard waiting.withLock({ exchange(&$0, with: value) }) == nil else { return }
         disk.execute { [self] in
-            let newest = waiting.withLock { waiting in
-                defer { waiting = nil }
-                return waiting
-            }
-            if let newest { write(newest) }
+            if let newest = waiting.withLock({ $0.take() }) { write(newest) }
         }
     }
 }
