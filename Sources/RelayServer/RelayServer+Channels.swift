@@ -18,15 +18,9 @@ extension RelayServer {
         }
     }
 
-    /// Removes a member from a channel: its connections are closed and the media key is renewed before this returns.
-    public func revoke(_ member: MemberID, from channel: ChannelID) async {
-        engine?.handle(.revoke(member, from: channel))
-        _ = await ask(channel) { _ in }
-    }
-
-    /// The same for several at once, with one new media key.
+    /// Removes members from a channel: their connections are closed and the media key is renewed, once, before this returns.
     public func revoke(_ members: [MemberID], from channel: ChannelID) async {
-        engine?.handle(.revokeAll(members, from: channel))
+        engine?.handle(.revoke(members, from: channel))
         _ = await ask(channel) { _ in }
     }
 
@@ -61,11 +55,11 @@ extension RelayServer {
         guard directory.configuration(of: channel.id) != channel else { return true }
         if directory.count < engine.exchange.limits.channels, let shard = directory.add(channel, isServed: false) {
             let isTaken =
-                await ask(engine, shard) { $0.serve(channel, members: members, isPaused: isPaused) } ?? false
+                await ask(engine, shard) { $0.core.serve(channel, members: members, isPaused: isPaused) } ?? false
             directory.serve(channel.id, isTaken: isTaken)
             return isTaken
         }
-        guard await ask(channel.id, { $0.serve(channel, members: [:], isPaused: false) }) == true else { return false }
+        guard await ask(channel.id, { $0.core.serve(channel) }) == true else { return false }
         directory.change(channel.id) { $0 = channel }
         return true
     }
@@ -137,7 +131,7 @@ extension RelayServer {
         guard let engine else { return nil }
         var busy: Set<ChannelID> = []
         for (shard, own) in engine.byShard(channels) {
-            guard let further = await ask(engine, shard, { $0.pause(own) }) else { return nil }
+            guard let further = await ask(engine, shard, { $0.core.pause(own, at: .now) }) else { return nil }
             busy.formUnion(further)
         }
         return busy

@@ -86,16 +86,9 @@ public struct RelayServerConfiguration: Sendable {
 }
 
 /// The secrets by which a restarted relay can tell its former clients that their connections are gone.
-public struct RelayTransportKeys: Sendable, Equatable {
-    let keys: ServerKeys
-    /// Fresh secrets.
-    public static func generate() -> RelayTransportKeys { RelayTransportKeys(keys: .generate()) }
-    /// The secrets in a form to store; readable by the relay only.
-    public var bytes: [UInt8] { keys.bytes }
-    /// The same but for the key of the tickets by which clients return (0-RTT).
-    public func withFreshTicketKey() -> RelayTransportKeys { RelayTransportKeys(keys: keys.withFreshTicketKey()) }
-    private init(keys: ServerKeys) { self.keys = keys }
+public typealias RelayTransportKeys = ServerKeys
 
+extension RelayTransportKeys {
     /// The secrets of a relay that runs on several machines, all of which have its key: a member returns to any of them with the ticket
     /// of another one.
     ///
@@ -119,17 +112,11 @@ public struct RelayTransportKeys: Sendable, Equatable {
         guard let keys = ServerKeys(bytes: tickets + (try derive("tokens", ServerKeys.tokenKeyLength))) else {
             preconditionFailure("both keys have their length")
         }
-        return RelayTransportKeys(keys: keys)
+        return keys
     }
 
     /// How long a key of tickets is in use, in seconds: a week.
     public static let ticketPeriod: Int64 = 7 * 86_400
-
-    /// The secrets stored earlier; `nil` when they are damaged.
-    public init?(bytes: [UInt8]) {
-        guard let keys = ServerKeys(bytes: bytes) else { return nil }
-        self.keys = keys
-    }
 }
 
 /// A relay: lets members into its channels, arbitrates their floors and forwards what the holder says to the others.

@@ -1,5 +1,6 @@
 // A relay's statistics for its operator, all of one instant.
 import MonotonicTime
+import QUIC
 import RelayProtocol
 
 /// A relay that runs, seen from outside.
@@ -55,7 +56,7 @@ public struct RelayStatistics: Sendable, Equatable {
         /// Clients that had to prove their address by a Retry.
         public var retriesSent = 0
 
-        mutating func add(_ other: Self) {
+        mutating func add(_ other: QUICEndpoint.Statistics) {
             packetsReceived += other.packetsReceived
             malformedPackets += other.malformedPackets
             strayPackets += other.strayPackets

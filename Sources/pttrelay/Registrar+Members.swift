@@ -60,13 +60,13 @@ extension Registrar {
         } catch {
             // Whoever has to go goes, whatever the disk says.
             guard let server, owns(channel.id) else { throw error }
-            await server.revoke(member.id, from: channel.id)
+            await server.revoke([member.id], from: channel.id)
             throw RelayStateError(
                 description:
                     "\(line.fullName) is removed only until the relay restarts, and no invitation is withdrawn: \(error)"
             )
         }
-        await server?.revoke(member.id, from: channel.id)
+        await server?.revoke([member.id], from: channel.id)
         return .removed(
             line,
             .init(

@@ -3,6 +3,7 @@ import Cryptography
 import Files
 import Glibc
 import Logging
+import QUIC
 import RelayHTTP
 import RelayProtocol
 import RelayServer

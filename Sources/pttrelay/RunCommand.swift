@@ -5,6 +5,7 @@ import Files
 import Glibc
 import Logging
 import Logs
+import QUIC
 import Reactor
 import RelayCluster
 import RelayHTTP

@@ -121,7 +121,7 @@ extension RawPeer {
             if RTPHeader.isRTP(firstByte: packet[0]) { tap.record(packet) }
             return [packet]
         }
-        await relay.server.revoke(welcome.memberID, from: link.channel)
+        await relay.server.revoke([welcome.memberID], from: link.channel)
         #expect(try await mallory.closeCode() == .revoked)
         // The new key comes right behind this.
         try await alice.recorder.wait("the leave") { if case .memberLeft = $0 { true } else { nil } }

@@ -187,7 +187,7 @@ import Testing
         #expect(list(carol) == .failure(Refusal(cause: .notAMember)))
         #expect(refusal(of: burst.name, by: carol) == .notAMember)
         #expect(core.counters.protocolViolations == 0)
-        _ = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        _ = core.handle(.revoke([.numbered(2)], from: channel.id), at: now)
         let asked = ClientMessage.burstRequest(.init(id: request(), burst: burst.name))
         #expect(core.handle(.message(bob, asked), at: now).isEmpty)
     }

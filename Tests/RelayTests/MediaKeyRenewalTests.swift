@@ -147,7 +147,7 @@ import Testing
         let burst = ask(alice)
         for sequence in UInt16(0)..<50 {
             #expect(say(alice, burst.keyID, sequence) == .forward(channel: 0))
-            if sequence == 3 { _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now) }
+            if sequence == 3 { _ = core.handle(.revoke([.numbered(3)], from: channel.id), at: now) }
             now = now + .seconds(1)
             _ = core.handle(.deadline, at: now)
         }
@@ -167,7 +167,7 @@ import Testing
         let waiting = ask(bob, mayQueue: true)
         #expect(place(waiting.actions, bob) == 1)
         #expect(place(ask(carol, mayQueue: true).actions, carol) == 2)
-        let renewed = core.handle(.revoke(.numbered(4), from: channel.id), at: now)
+        let renewed = core.handle(.revoke([.numbered(4)], from: channel.id), at: now)
         #expect(keys(renewed, to: bob).count == 1)
         let again = ask(bob, mayQueue: true)
         #expect(again.keyID >> 48 != waiting.keyID >> 48)
@@ -187,7 +187,7 @@ import Testing
         for id in [alice, bob, carol] { join(id) }
         #expect(isGranted(ask(alice).actions, alice))
         #expect(place(ask(bob, mayQueue: true).actions, bob) == 1)
-        _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now)
+        _ = core.handle(.revoke([.numbered(3)], from: channel.id), at: now)
         let again = ask(alice)
         #expect(isGranted(again.actions, alice))
         #expect(say(alice, again.keyID, 1) == .forward(channel: 0))
@@ -200,7 +200,7 @@ import Testing
         let burst = ask(alice)
         let before = core.channels[0].keys.present
         _ = say(alice, burst.keyID, 0)
-        _ = core.handle(.revoke(.numbered(3), from: channel.id), at: now)
+        _ = core.handle(.revoke([.numbered(3)], from: channel.id), at: now)
         now = now + .seconds(3)
         _ = say(alice, burst.keyID, 1)
         let present = core.channels[0].keys.present
@@ -232,7 +232,7 @@ import Testing
         let burst = test.ask(test.alice)
         let before = test.core.channels[0].keys.present
         _ = test.say(test.alice, burst.keyID, 0)
-        _ = test.core.handle(.revoke(.numbered(3), from: test.channel.id), at: test.now)
+        _ = test.core.handle(.revoke([.numbered(3)], from: test.channel.id), at: test.now)
         let present = test.core.channels[0].keys.present
         let away = ConnectionID(number: 10)
         #expect(test.keys(test.join(away, 4), to: away) == [before, present])

@@ -109,7 +109,7 @@ import Testing
     @Test mutating func `a removed member is closed at once, the others get a new key, and no link lets it in again`() {
         join(alice, 1)
         let before = join(bob, 2).welcome(for: bob)?.mediaKey
-        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        let actions = core.handle(.revoke([.numbered(2)], from: channel.id), at: now)
         #expect(closed(actions, bob) == .revoked)
         var renewed: MediaKey?
         for case .mediaKey(let key) in actions.sent(to: alice) { renewed = key }
@@ -126,7 +126,7 @@ import Testing
         let epoch = join(bob, 2).welcome(for: bob)!.mediaKey!.epoch
         join(bobAgain, 3)
         #expect(core.connectedMembers(of: channel.id)?[.numbered(3)]?.text == "Somebody")
-        let actions = core.handle(.revokeAll([.numbered(2), .numbered(3), .numbered(9)], from: channel.id), at: now)
+        let actions = core.handle(.revoke([.numbered(2), .numbered(3), .numbered(9)], from: channel.id), at: now)
         #expect(closed(actions, bob) == .revoked && closed(actions, bobAgain) == .revoked)
         let keys = actions.sent(to: alice).compactMap { if case .mediaKey(let key) = $0 { key.epoch } else { nil } }
         #expect(keys == [epoch + 1])
@@ -137,7 +137,7 @@ import Testing
             #expect(refusal(join(later, number), to: later) == .revoked)
             _ = core.handle(.disconnected(later), at: now)
         }
-        #expect(core.handle(.revokeAll([], from: channel.id), at: now).isEmpty)
+        #expect(core.handle(.revoke([], from: channel.id), at: now).isEmpty)
     }
 
     @Test mutating func `a removed member that holds the floor loses it, and the next one is granted it`() {
@@ -147,7 +147,7 @@ import Testing
             requestID: .first, priority: 0, keyID: UInt64(epoch) << 48 | 1, mayQueue: false)
         let granted = core.handle(.message(bob, .floorRequest(wish)), at: now)
         #expect(granted.sent(to: bob).contains { if case .floorGranted = $0 { true } else { false } })
-        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        let actions = core.handle(.revoke([.numbered(2)], from: channel.id), at: now)
         #expect(actions.sent(to: alice).contains { if case .floorIdle = $0 { true } else { false } })
         let next = ClientMessage.FloorRequest(
             requestID: .first, priority: 0, keyID: UInt64(epoch &+ 1) << 48 | 2, mayQueue: false)
@@ -164,7 +164,7 @@ import Testing
         // Welcomed early, then removed: closed before its handshake is complete.
         _ = core.handle(.greeted(bobAgain, .numbered(2)), at: now)
         #expect(core.handle(.message(bobAgain, joinMessage()), at: now).welcome(for: bobAgain) != nil)
-        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bobAgain) == .revoked)
+        #expect(closed(core.handle(.revoke([.numbered(2)], from: channel.id), at: now), bobAgain) == .revoked)
         #expect(
             core.handle(.connected(bobAgain, .numbered(2)), at: now).isEmpty, "a new connection that has not joined")
         _ = core.handle(.disconnected(bobAgain), at: now)
@@ -179,7 +179,7 @@ import Testing
     @Test mutating func `a removal that comes before the enrolment's answer stands`() {
         _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage()), at: now)
-        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bob) == .revoked)
+        #expect(closed(core.handle(.revoke([.numbered(2)], from: channel.id), at: now), bob) == .revoked)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
         #expect(answered.welcome(for: bob) == nil)
         #expect(refusal(join(bobAgain, 2), to: bobAgain) == .revoked)
@@ -190,14 +190,14 @@ import Testing
         let asked = core.handle(.message(bob, joinMessage(isPushOnly: true)), at: now)
         let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
         #expect(answered.sent(to: bob).contains { if case .pushWelcome = $0 { true } else { false } })
-        #expect(closed(core.handle(.revoke(.numbered(2), from: channel.id), at: now), bob) == .revoked)
+        #expect(closed(core.handle(.revoke([.numbered(2)], from: channel.id), at: now), bob) == .revoked)
     }
 
     @Test mutating func `a member that is let in again has the rights it is given, also while it is connected`() {
         join(bob, 2)
         _ = core.handle(.readmit(.numbered(2), to: channel.id, as: .init(priority: 9, isListenOnly: true)), at: now)
         #expect(core.channels[0].members[bob]?.priority == 9)
-        _ = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        _ = core.handle(.revoke([.numbered(2)], from: channel.id), at: now)
         _ = core.handle(.readmit(.numbered(2), to: channel.id, as: .init()), at: now)
         #expect(join(bobAgain, 2).welcome(for: bobAgain) != nil)
         #expect(core.channels[0].members[bobAgain]?.isListenOnly == false)
@@ -216,7 +216,7 @@ import Testing
             core.handle(.message(alice, .floorRequest(wish)), at: now).sent(to: alice).contains {
                 if case .floorGranted = $0 { true } else { false }
             })
-        let actions = core.handle(.revoke(.numbered(2), from: channel.id), at: now)
+        let actions = core.handle(.revoke([.numbered(2)], from: channel.id), at: now)
         #expect(!actions.contains { if case .send(.mediaKey, _) = $0 { true } else { false } })
     }
 

@@ -108,7 +108,7 @@ extension RelayServer {
         try await leave(alice, seenBy: [bob, carol])
 
         // The same once more, but that it was removed meanwhile.
-        await relay.server.revoke(MemberID(pin), from: channel.id)
+        await relay.server.revoke([MemberID(pin)], from: channel.id)
         (away, seen, heard) = (
             alice.recorder.events.count, bob.recorder.events.count, carol.recorder.events.count
         )
@@ -173,7 +173,7 @@ extension RelayServer {
             for (listener, start) in zip(rest, starts) { try await untilFrame(listener, from: start) }
             let member = MemberID(await talker.client.identity.pin)
             let began = ContinuousClock.now
-            await relay.server.revoke(member, from: relay.channel.id)
+            await relay.server.revoke([member], from: relay.channel.id)
             let (error, _) = try await talker.recorder.wait("its end", from: said) {
                 if case .state(.unavailable(let error, retryAfter: nil)) = $0 { error } else { nil }
             }

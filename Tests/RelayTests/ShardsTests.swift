@@ -117,7 +117,7 @@ extension RelayServer {
             }
             let alices = MemberID(await alice.client.identity.pin)
             #expect(await relay.server.connectedMembers(of: channel.id)?[alices] == DisplayName("Alice"))
-            await relay.server.revoke(alices, from: channel.id)
+            await relay.server.revoke([alices], from: channel.id)
             #expect(await relay.server.memberCount(of: channel.id) == 1, "before it returns")
             try await alice.recorder.wait("the end") {
                 if case .state(.unavailable(.invitationRefused, retryAfter: nil)) = $0 { true } else { nil }

@@ -177,7 +177,7 @@ extension RelayServer {
         let clients = try await crowd(relay)
         for client in clients.prefix(4) {
             let member = MemberID(await client.client.identity.pin)
-            await relay.server.revoke(member, from: relay.channel.id)
+            await relay.server.revoke([member], from: relay.channel.id)
             let (error, _) = try await client.recorder.wait("the end") {
                 if case .state(.unavailable(let error, retryAfter: nil)) = $0 { error } else { nil }
             }

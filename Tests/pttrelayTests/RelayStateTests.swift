@@ -1,6 +1,7 @@
 // What a relay keeps over a restart, and for how long.
 import Glibc
 import Logging
+import QUIC
 import RelayServer
 import Settings
 import Testing

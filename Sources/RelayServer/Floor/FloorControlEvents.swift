@@ -94,8 +94,6 @@ extension FloorControlStateMachine {
     public struct Summary: Sendable, Equatable {
         /// Its request.
         public var request: Request
-        /// When the floor was granted.
-        public var grantedAt: Instant
         /// When its first packet came; `nil` when none did.
         public var firstMediaAt: Instant?
         /// The sequence numbers that came.

@@ -116,9 +116,7 @@ extension FloorControlStateMachine {
 
         /// What it came to.
         func summary(_ reason: EndReason) -> Summary {
-            Summary(
-                request: request, grantedAt: grantedAt, firstMediaAt: firstMediaAt, sequences: sequences,
-                reason: reason)
+            Summary(request: request, firstMediaAt: firstMediaAt, sequences: sequences, reason: reason)
         }
     }
 }

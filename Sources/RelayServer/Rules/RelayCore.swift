@@ -217,8 +217,7 @@ public struct RelayCore: Sendable {
         case .violation(let id, let what): return violation(id, what, at: now)
         case .disconnected(let id): return remove(id, at: now)
         case .enrolled(let id, let enrolment, let verdict): return enrolled(id, enrolment, verdict, at: now)
-        case .revoke(let member, let channel): return revoke([member], from: channel, at: now)
-        case .revokeAll(let members, let channel): return revoke(members, from: channel, at: now)
+        case .revoke(let members, let channel): return revoke(members, from: channel, at: now)
         case .readmit(let member, let channel, let membership):
             return readmit(member, to: channel, as: membership, at: now)
         case .renewMediaKey(let channel): return numbers[channel].map { renewMediaKey($0, at: now) } ?? []

@@ -35,10 +35,8 @@ extension RelayCore {
         case disconnected(ConnectionID)
         /// The answer to `Action.enrol`.
         case enrolled(ConnectionID, RelayEnrolment, RelayEnrolmentVerdict)
-        /// The member was removed from the channel.
-        case revoke(MemberID, from: ChannelID)
         /// Those members were removed from the channel, all at once.
-        case revokeAll([MemberID], from: ChannelID)
+        case revoke([MemberID], from: ChannelID)
         /// The member that was removed may come again.
         case readmit(MemberID, to: ChannelID, as: RelayMembership)
         /// The channel gets a new media key.

@@ -17,7 +17,7 @@ extension RelayEngine {
 
     /// How the transport is set up for a relay.
     static func transport(_ configuration: RelayServerConfiguration) -> QUICConfiguration {
-        var server = QUICServerOptions(keys: configuration.transportKeys.keys)
+        var server = QUICServerOptions(keys: configuration.transportKeys)
         server.maximumConnections = configuration.limits.connections + configuration.limits.connectionsRefused
         server.maximumConnectionsPerAddress = configuration.limits.connectionsPerAddress
         server.handshakesPerSecond = configuration.limits.handshakesPerSecond
@@ -42,9 +42,9 @@ extension RelayEngine {
         var transport = Self.transport(configuration)
         helpers = team(of: configuration.helpers)
         let count = exchange.workers
-        let parts = Parts(configuration, exchange, startedAt: startedAt)
+        let cores = cores(configuration)
         do throws(QUICError) {
-            let first = try make(0, on: loop, at: address, transport, parts) { [unowned self] in take($0) }
+            let first = try make(0, on: loop, at: address, transport, cores[0]) { [unowned self] in take($0) }
             workers = [first]
             do throws(SystemError) {
                 try exchange.open(first, on: loop) { [unowned self, unowned first] mail in
@@ -58,7 +58,7 @@ extension RelayEngine {
             try endpoint.shareAddress()
             for number in 1..<count {
                 transport.server?.worker = UInt16(number)
-                workers.append(try hire(number, at: shared, transport, parts))
+                workers.append(try hire(number, at: shared, transport, cores[number]))
             }
             try endpoint.steerByConnectionID(of: count, strangers: exchange.spread.isSpread ? .spread : .first)
         } catch {
@@ -67,27 +67,15 @@ extension RelayEngine {
     }
 
     /// The rules of each shard, before they are on their threads.
-    private struct Parts: Sendable {
-        let configuration: RelayServerConfiguration
-        let startedAt: Instant
+    private func cores(_ configuration: RelayServerConfiguration) -> [RelayCore] {
+        let count = exchange.workers
         let census = RelayCensus()
-        var channels: [[RelayChannelConfiguration]]
-        let count: Int
-
-        init(_ configuration: RelayServerConfiguration, _ exchange: RelayExchange, startedAt: Instant) {
-            self.configuration = configuration
-            self.startedAt = startedAt
-            count = exchange.workers
-            channels = Array(repeating: [], count: count)
-            for channel in exchange.directory.configurations {
-                channels[exchange.directory.shard(of: channel.id) ?? 0].append(channel)
-            }
-        }
-
-        func core(of shard: Int) -> RelayCore {
+        let parts = Dictionary(grouping: exchange.directory.configurations) { exchange.directory.shard(of: $0.id) ?? 0 }
+        return (0..<count).map { shard in
+            let channels = parts[shard] ?? []
             var core = RelayCore(
-                channels: channels[shard], limits: configuration.limits, timers: configuration.timers,
-                roster: count == 1 ? configuration.roster : configuration.roster.part(of: channels[shard].map(\.id)),
+                channels: channels, limits: configuration.limits, timers: configuration.timers,
+                roster: count == 1 ? configuration.roster : configuration.roster.part(of: channels.map(\.id)),
                 acceptsPushes: configuration.acceptsPushes, web: configuration.webPlace,
                 shard: .init(number: shard, count: count, census: census), startedAt: startedAt)
             core.places = configuration.places
@@ -107,21 +95,20 @@ extension RelayEngine {
 
     /// A worker and its shard, on its loop.
     private func make(
-        _ number: Int, on loop: EventLoop, at address: SocketAddress, _ transport: QUICConfiguration, _ parts: Parts,
+        _ number: Int, on loop: EventLoop, at address: SocketAddress, _ transport: QUICConfiguration, _ core: RelayCore,
         tellFront: @escaping (RelayFrontReport) -> Void
     ) throws(QUICError) -> RelayWorker {
         let endpoint = try QUICEndpoint(
             loop: loop, bind: address, reusePort: number > 0, configuration: transport, logger: logger)
         endpoint.helpers = helpers
         let worker = RelayWorker(number, endpoint: endpoint, exchange, places: places, logger: logger)
-        worker.adopt(
-            RelayShard(parts.core(of: number), of: worker, exchange, logger: logger, tellFront: tellFront))
+        worker.adopt(RelayShard(core, of: worker, exchange, logger: logger, tellFront: tellFront))
         return worker
     }
 
     /// A worker with a loop of its own.
     private func hire(
-        _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ parts: Parts
+        _ number: Int, at address: SocketAddress, _ transport: QUICConfiguration, _ core: RelayCore
     ) throws(QUICError) -> RelayWorker {
         let loop: EventLoop
         do throws(SystemError) {
@@ -132,7 +119,7 @@ extension RelayEngine {
         let exchange = exchange
         let made = loop.runAndWait { () -> Result<RelayWorker, QUICError> in
             Result { () throws(QUICError) -> RelayWorker in
-                let worker = try self.make(number, on: loop, at: address, transport, parts) {
+                let worker = try self.make(number, on: loop, at: address, transport, core) {
                     exchange.post(.front($0), to: 0)
                 }
                 do throws(SystemError) {

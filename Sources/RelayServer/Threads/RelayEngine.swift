@@ -215,13 +215,9 @@ final class RelayEngine: @unchecked Sendable {
     func counters(of parts: [RelayCounters]) -> RelayCounters { total(of: tallies, parts) }
 
     private func total(of tallies: [RelayWorkerTally], _ parts: [RelayCounters]) -> RelayCounters {
-        var counters = parts.reduce(into: RelayCounters()) { $0.add($1) }
-        for tally in tallies {
-            counters.packetsOut += tally.packetsOut
-            counters.packetsNotSent += tally.packetsNotSent + tally.mediaDropped + tally.mediaTooLate
-            counters.strayPackets += tally.strayPackets
-            counters.repairsRefused += tally.repairsRefused
-        }
+        var counters = RelayCounters()
+        for part in parts + tallies.map(\.counters) { counters.add(part) }
+        counters.packetsNotSent += tallies.reduce(0) { $0 + $1.mediaTooLate }
         return counters
     }
 
@@ -245,7 +241,7 @@ final class RelayEngine: @unchecked Sendable {
         var transport = RelayStatistics.Transport()
         var forwarding = LatencyHistogram()
         for tally in tallies {
-            transport.add(tally.transport)
+            if let counted = tally.transport { transport.add(counted) }
             forwarding.add(tally.forwarding)
         }
         let places = exchange.directory.places
@@ -294,8 +290,8 @@ extension RelayCore.Event {
     fileprivate var channel: ChannelID? {
         switch self {
         case .enrolled(_, let enrolment, _): enrolment.channel
-        case .revoke(_, let channel), .revokeAll(_, let channel), .readmit(_, let channel, _),
-            .renewMediaKey(let channel), .setRules(_, let channel), .setRetention(_, let channel), .end(let channel, _),
+        case .revoke(_, let channel), .readmit(_, let channel, _), .renewMediaKey(let channel),
+            .setRules(_, let channel), .setRetention(_, let channel), .end(let channel, _),
             .removeChannel(let channel, _), .renameChannel(let channel, _), .admit(_, _, let channel):
             channel
         case .greeted, .connected, .message, .unknownMessage, .violation, .disconnected, .pushes, .push, .drain,

@@ -13,7 +13,7 @@ import Synchronization
 /// UDP packets from the port that all workers share. So a packet changes threads at most once, on its way here.
 final class RelayShard {
     let number: Int
-    private(set) var core: RelayCore
+    var core: RelayCore
     unowned let worker: RelayWorker
     private let exchange: RelayExchange
     private let log: RelayLog
@@ -78,24 +78,14 @@ final class RelayShard {
         handle(.pushes(event))
     }
 
-    /// Serves one more channel, or one that nobody has joined with another configuration. Returns whether it does.
-    func serve(
-        _ configuration: RelayChannelConfiguration, members: [MemberID: RelayMembership], isPaused: Bool
-    ) -> Bool {
-        core.serve(configuration, members: members, isPaused: isPaused)
-    }
-
-    /// See `RelayCore.pause`.
-    func pause(_ channels: [ChannelID]) -> Set<ChannelID> { core.pause(channels, at: .now) }
-
     // MARK: Reports
 
     /// Takes what a carrier reports.
     func take(_ report: RelayWorkerReport) {
         switch report {
         case .event(let event): handle(event)
-        case .announced(let event, let path):
-            if let path, let id = event.announced {
+        case .announced(let id, let event, let path):
+            if let path {
                 if let outlet = outlets[id] { move(outlet, to: path) } else { outlets[id] = MediaOutlet(id, at: path) }
             }
             handle(event)
@@ -191,8 +181,8 @@ final class RelayShard {
         guard !isTaken else { return }
         // The carrier has too much mail: the dropped order is counted, and its requester is informed.
         switch order {
-        case .action(.forward): worker.tally.withLock { $0.mediaDropped += 1 }
-        case .action(.answerRepair): worker.tally.withLock { $0.repairsRefused += 1 }
+        case .action(.forward): worker.tally.withLock { $0.counters.packetsNotSent += 1 }
+        case .action(.answerRepair): worker.tally.withLock { $0.counters.repairsRefused += 1 }
         case .action(.answerBurst(let id, let request, let bytes)): burstNotTaken(request, bytes: bytes.count, by: id)
         case .action, .returnCredit, .count: break
         }
@@ -255,8 +245,8 @@ final class RelayShard {
         let time = Instant.now - arrived
         worker.tally.withLock { tally in
             tally.forwarding.count(time)
-            tally.packetsOut += result.sent
-            tally.packetsNotSent += result.failed
+            tally.counters.packetsOut += result.sent
+            tally.counters.packetsNotSent += result.failed
         }
         for id in group.removeExhausted() {
             log.fault(.exhausted, id)
@@ -283,15 +273,5 @@ final class RelayShard {
                 self?.handle(.deadline)
             }
         )
-    }
-}
-
-extension RelayCore.Event {
-    /// The connection that it is the first event of.
-    fileprivate var announced: ConnectionID? {
-        switch self {
-        case .greeted(let id, _, _), .connected(let id, _, _): id
-        default: nil
-        }
     }
 }

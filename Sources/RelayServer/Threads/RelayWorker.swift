@@ -70,11 +70,7 @@ final class RelayWorker: @unchecked Sendable {
         let connections = endpoint.connectionCount
         tally.withLock { tally in
             tally.connections = connections
-            tally.transport = .init(
-                packetsReceived: statistics.packetsReceived, malformedPackets: statistics.malformedPackets,
-                strayPackets: statistics.strayPackets, accepted: statistics.accepted,
-                handshakesFailed: statistics.handshakesFailed, refusedForLoad: statistics.refusedForLoad,
-                retriesSent: statistics.retriesSent)
+            tally.transport = statistics
         }
     }
 
@@ -120,7 +116,7 @@ final class RelayWorker: @unchecked Sendable {
             if peer.route.hasMoved { tell(.disconnected(id), of: peer) }
         case .answerRepair(let id, let bytes):
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
-                tally.withLock { $0.repairsRefused += 1 }
+                tally.withLock { $0.counters.repairsRefused += 1 }
             }
         case .answerBurst(let id, let request, let bytes):
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
@@ -179,7 +175,7 @@ final class RelayWorker: @unchecked Sendable {
             return
         }
         if !report(.media(header, datagram, from: peer.id, arrived: endpoint.turnBegan), of: peer) {
-            tally.withLock { $0.mediaDropped += 1 }
+            tally.withLock { $0.counters.packetsNotSent += 1 }
         }
     }
 }
@@ -225,7 +221,7 @@ extension RelayWorker: QUICEndpointDelegate {
             peer.isConnected
             ? .connected(peer.id, pin, carriesMedia: carriesMedia(peer))
             : .greeted(peer.id, pin, carriesMedia: carriesMedia(peer))
-        _ = report(.announced(event, peer.connection.fanOutPath), of: peer)
+        _ = report(.announced(peer.id, event, peer.connection.fanOutPath), of: peer)
     }
 
     private func carriesMedia(_ peer: RelayPeer) -> Bool {
@@ -244,7 +240,7 @@ extension RelayWorker: QUICEndpointDelegate {
         _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
     ) {
         // Media come up in QUIC datagrams only, which say who sent them.
-        tally.withLock { $0.strayPackets += 1 }
+        tally.withLock { $0.counters.strayPackets += 1 }
     }
 
     private func welcome(_ peer: RelayPeer) {

@@ -30,7 +30,7 @@ enum RelayWorkerReport: Sendable {
     case event(RelayCore.Event)
     /// A connection is greeted or connected, or moves here from another shard. Its media go to the path; nil while its
     /// handshake is not complete, and over TLS.
-    case announced(RelayCore.Event, FanOutPath?)
+    case announced(ConnectionID, RelayCore.Event, FanOutPath?)
     /// A connection's media go to another path.
     case moved(ConnectionID, FanOutPath)
     /// A media packet, read at `arrived`.
@@ -73,17 +73,15 @@ final class ConnectionNumbers: Sendable {
 
 /// What a carrier and the shard on its thread count, for the relay to read on another thread.
 struct RelayWorkerTally: Sendable {
-    var packetsOut = 0
-    var packetsNotSent = 0
-    var strayPackets = 0
-    var repairsRefused = 0
-    /// Media packets that could not wait for a shard, or for a carrier.
-    var mediaDropped = 0
+    /// Of the relay's: the packets out and not sent, which could not wait for a shard or a carrier among them, the stray packets, and the
+    /// requests for lost packets that were refused.
+    var counters = RelayCounters()
     var forwarding = LatencyHistogram()
     var connections = 0
     /// Handshakes of links over TLS that did not succeed.
     var webHandshakesFailed = 0
     /// Copies that a link over TLS did not take in time.
     var mediaTooLate = 0
-    var transport = RelayStatistics.Transport()
+    /// What came to the port; nil: nothing was asked, or it is a carrier without one.
+    var transport: QUICEndpoint.Statistics?
 }

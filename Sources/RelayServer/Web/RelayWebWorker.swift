@@ -132,7 +132,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .write(let message): peer.socket?.write(message)
         case .connected(let pin):
             peer.pin = pin
-            report(.announced(.connected(peer.id, pin), nil), of: peer, exchange, at: now)
+            report(.announced(peer.id, .connected(peer.id, pin), nil), of: peer, exchange, at: now)
         case .message(let bytes):
             do throws(RelayMessageError) {
                 tell(try ClientMessage(parsing: bytes), of: peer, exchange, at: now)
@@ -184,7 +184,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         let former = peer.route.shard
         if peer.route.moves(by: message, { exchange.directory.shard(of: $0) }), let pin = peer.pin {
             report(.event(.disconnected(peer.id)), to: former, exchange, at: now)
-            report(.announced(.connected(peer.id, pin), nil), of: peer, exchange, at: now)
+            report(.announced(peer.id, .connected(peer.id, pin), nil), of: peer, exchange, at: now)
         }
         report(.event(.message(peer.id, message)), of: peer, exchange, at: now)
     }
@@ -196,7 +196,7 @@ public final class RelayWebWorker: @unchecked Sendable {
     }
 
     private func report(_ report: RelayWorkerReport, to shard: Int, _ exchange: RelayExchange, at now: Instant) {
-        if !exchange.post(.report(report), to: shard) { tally.withLock { $0.mediaDropped += 1 } }
+        if !exchange.post(.report(report), to: shard) { tally.withLock { $0.counters.packetsNotSent += 1 } }
         watches.reported(to: shard, exchange, at: now)
     }
 
@@ -248,7 +248,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         case .forward(let packet, let channel, let talker, let arrived):
             forward(packet, channel: channel, except: talker, arrived: arrived)
         case .answerRepair(let id, let bytes):
-            if !answer(bytes, to: id) { tally.withLock { $0.repairsRefused += 1 } }
+            if !answer(bytes, to: id) { tally.withLock { $0.counters.repairsRefused += 1 } }
         case .answerBurst(let id, let request, let bytes):
             if !answer(bytes, to: id), let peer = peers[id], let exchange = exchange.withLock({ $0 }) {
                 report(.burstNotTaken(id, request, bytes: bytes.count), of: peer, exchange, at: .now)
@@ -277,7 +277,7 @@ public final class RelayWebWorker: @unchecked Sendable {
         let time = Instant.now - arrived
         tally.withLock { tally in
             tally.forwarding.count(time)
-            tally.packetsOut += count
+            tally.counters.packetsOut += count
         }
     }
 }

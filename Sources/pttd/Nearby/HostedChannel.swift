@@ -2,6 +2,7 @@
 import Cryptography
 import FoundationEssentials
 import Nearby
+import QUIC
 import RelayProtocol
 import RelayServer
 
