@@ -27,11 +27,7 @@ public final class PlacesFile: Sendable {
                 try AtomicFile.write(Array(text().utf8), to: path, isSecret: true, waits: false)
                 hasFailed.withLock { $0 = false }
             } catch {
-                let isNews = hasFailed.withLock { hasFailed in
-                    defer { hasFailed = true }
-                    return !hasFailed
-                }
-                guard isNews else { return }
+                guard !hasFailed.withLock({ exchange(&$0, with: true) }) else { return }
                 logger.warning("\(error); if this relay is killed, idle members notice it later")
             }
         }

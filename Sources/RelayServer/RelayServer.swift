@@ -247,9 +247,7 @@ public actor RelayServer {
             logger.info("relay stopped")
         }
         endDrains()
-        let waiters = waiters
-        self.waiters = []
-        for waiter in waiters { waiter.resume() }
+        for waiter in exchange(&waiters, with: []) { waiter.resume() }
     }
 
     /// Drains the relay and stops it when nobody talks. New members are refused, and only emergencies are granted the
@@ -275,9 +273,7 @@ public actor RelayServer {
     }
 
     private func endDrains() {
-        let drains = drains
-        self.drains = []
-        for drain in drains { drain.resume() }
+        for drain in exchange(&drains, with: []) { drain.resume() }
     }
 
     /// The link that lets somebody into `channel`; who has it may enter.

@@ -1,4 +1,5 @@
-// The members of one channel: who is there, who hears, and what each knows of the others. Pure.
+// The members of one channel: who is there, who hears, what each knows of the others, and who hosts the channel when this relay goes.
+// Pure.
 import MonotonicTime
 import RelayProtocol
 
@@ -176,5 +177,38 @@ struct ChannelMembers: Sendable {
     /// How much the listener with the worst reception misses of what that source said last, 0…1.
     func worstLoss(of ssrc: SSRC) -> Double {
         known.values.lazy.filter { !$0.isSilent }.reduce(0) { max($0, $1.reception.loss(of: ssrc) ?? 0) }
+    }
+}
+
+/// The members that offered to host one channel after this relay.
+struct ChannelSuccession: Sendable {
+    private var offers: [(connection: ConnectionID, member: MemberID)] = []
+
+    /// Their connections, in the order of the offers.
+    var connections: [ConnectionID] { offers.map(\.connection) }
+
+    /// A member offers to host the channel. It gets what it needs for that, and the members whose turn comes before its
+    /// own.
+    mutating func offer(_ member: ChannelMember, _ channel: RelayChannelConfiguration) -> [RelayAction] {
+        let id = member.connection
+        guard channel.succession != nil, !connections.contains(id), member.id != channel.hostMember else { return [] }
+        offers.append((id, member.id))
+        // Behind the published order, it changes nothing for the others.
+        return tell(offers.count <= ServerMessage.Succession.orderMaximum ? connections : [id], channel)
+    }
+
+    /// A member is there no more.
+    mutating func withdraw(_ id: ConnectionID, _ channel: RelayChannelConfiguration) -> [RelayAction] {
+        guard let index = connections.firstIndex(of: id) else { return [] }
+        offers.remove(at: index)
+        return index < ServerMessage.Succession.orderMaximum ? tell(connections, channel) : []
+    }
+
+    private func tell(_ ids: [ConnectionID], _ channel: RelayChannelConfiguration) -> [RelayAction] {
+        guard let succession = channel.succession, !ids.isEmpty, !seededFault("nobody-is-told-how-to-host") else {
+            return []
+        }
+        let order = offers.prefix(ServerMessage.Succession.orderMaximum).map(\.member)
+        return [.send(.succession(succession.with(order: order)), to: ids)]
     }
 }

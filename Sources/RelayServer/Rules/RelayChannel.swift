@@ -298,9 +298,7 @@ struct RelayChannel: Sendable {
     /// The requests that wait are looked at, and all further ones at once.
     mutating func resume(_ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
         isPaused = false
-        let requests = pausedRequests
-        pausedRequests = []
-        return requests.flatMap { ask($0.request, from: $0.id, &shared, at: now) }
+        return exchange(&pausedRequests, with: []).flatMap { ask($0.request, from: $0.id, &shared, at: now) }
     }
 
     /// Decides on a packet of a member; it is kept when it is forwarded.

@@ -153,8 +153,7 @@ public struct RelayCore: Sendable {
         _ number: Int, at now: Instant, _ work: (inout RelayChannel, inout RelayShared) -> [Action]
     ) -> [Action] {
         let actions = work(&channels[number], &shared) + settle(number, at: now)
-        guard let (id, what) = shared.violation else { return actions }
-        shared.violation = nil
+        guard let (id, what) = shared.violation.take() else { return actions }
         return actions + violation(id, what, at: now)
     }
 
@@ -177,10 +176,7 @@ public struct RelayCore: Sendable {
     // MARK: Events
 
     /// The channels that may have become quiet since the last call.
-    mutating func takeTouched() -> [Int] {
-        defer { touched = [] }
-        return touched.sorted()
-    }
+    mutating func takeTouched() -> [Int] { exchange(&touched, with: []).sorted() }
 
     private mutating func noteWhileDraining(_ number: Int) {
         touched.insert(number)
@@ -198,8 +194,7 @@ public struct RelayCore: Sendable {
         var actions = react(to: event, at: now)
         if isDraining || !touched.isEmpty { actions += closeQuietChannels(at: now) }
         guard !forRegistry.isEmpty else { return actions }
-        defer { forRegistry = [] }
-        return actions + forRegistry.map { .pushes($0) }
+        return actions + exchange(&forRegistry, with: []).map { .pushes($0) }
     }
 
     private mutating func react(to event: Event, at now: Instant) -> [Action] {
@@ -446,9 +441,7 @@ public struct RelayCore: Sendable {
 
     /// A packet whose datagram was lost: taken as if that had come now.
     private mutating func repaired(_ packet: [UInt8], from id: ConnectionID, at now: Instant) -> [Action] {
-        guard packet.count <= limits.datagramBytes,
-            let header = packet.withUnsafeBytes({ MediaPacketHeader(parsing: $0) })
-        else {
+        guard let header = MediaPacketHeader(parsing: packet, limit: limits.datagramBytes) else {
             countMalformedMedia()
             return []
         }

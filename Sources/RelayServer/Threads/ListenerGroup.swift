@@ -126,11 +126,5 @@ private final class Sealers: @unchecked Sendable {
         if all[number].isExhausted { exhausted.withLock { $0.append(number) } }
     }
 
-    func takeExhausted() -> [Int] {
-        exhausted.withLock { numbers in
-            guard !numbers.isEmpty else { return [] }
-            defer { numbers = [] }
-            return numbers
-        }
-    }
+    func takeExhausted() -> [Int] { exhausted.withLock { exchange(&$0, with: []) } }
 }

@@ -1,4 +1,4 @@
-// Where a relay's threads leave messages for each other.
+// Where a relay's threads leave messages for each other, how each sees that another one follows, and which of them gets new connections.
 import MonotonicTime
 import QUIC
 import Reactor
@@ -110,5 +110,69 @@ struct ShardWatches {
             if watches[shard].isHanging(handled: exchange.progress(of: shard).handled, at: now) { return true }
         }
         return false
+    }
+}
+
+/// A worker's watchdog for the thread that runs the relay's rules.
+///
+/// A worker acknowledges what it reads, and a talker concludes from that that it is heard (`HearingWatch`). So a worker
+/// must stop reading while the rules stall, because nobody hears the talker then.
+struct RulesWatch: Sendable {
+    /// How long a report may wait. Together with the talker's timeout of 4 s it is less than the rules' T1 of 5 s, so
+    /// the talker is informed first.
+    static let timeout: Duration = .milliseconds(500)
+
+    /// The oldest report that is not known to be taken, by its number, and when it was made.
+    private var waiting: (number: UInt64, since: Instant)?
+
+    /// A report was made; `number` have been until now, by this thread and others.
+    mutating func reported(_ number: UInt64, at now: Instant) {
+        if waiting == nil { waiting = (number, now) }
+    }
+
+    /// Whether a report waits for too long; the rules are done with the first `handled`.
+    mutating func isHanging(handled: UInt64, at now: Instant) -> Bool {
+        guard let waiting else { return false }
+        guard handled < waiting.number else {
+            self.waiting = nil
+            return false
+        }
+        return now - waiting.since >= Self.timeout
+    }
+}
+
+/// Whether new connections are spread over the workers, or go to the first one.
+///
+/// A packet that changes threads costs a wake-up. While few are connected one thread serves them all, so they stay on it.
+/// With many, the handshakes and the talkers' packets are worth spreading. It goes back at half the number, so that
+/// a connection more or less does not switch it each time.
+final class ConnectionSpread: Sendable {
+    private let threshold: Int
+    private let count = Atomic<Int>(0)
+    private let isOn: Atomic<Bool>
+
+    /// - Parameter threshold: The number of connections from which new ones are spread; 0: they always are.
+    init(from threshold: Int) {
+        self.threshold = threshold
+        isOn = Atomic(threshold == 0)
+    }
+
+    /// Whether it is on at first.
+    var isSpread: Bool { isOn.load(ordering: .relaxed) }
+
+    /// A connection has come. Returns true when it is time to spread from now on; of several callers only one gets that.
+    func opened() -> Bool {
+        let now = count.add(1, ordering: .relaxed).newValue
+        return now >= threshold && switchTo(true)
+    }
+
+    /// A connection has gone. Returns true when it is time to have new ones go to the first worker again.
+    func closed() -> Bool {
+        let now = count.subtract(1, ordering: .relaxed).newValue
+        return now < threshold / 2 && switchTo(false)
+    }
+
+    private func switchTo(_ new: Bool) -> Bool {
+        isOn.compareExchange(expected: !new, desired: new, ordering: .relaxed).exchanged
     }
 }

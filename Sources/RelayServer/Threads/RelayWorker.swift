@@ -167,10 +167,7 @@ final class RelayWorker: @unchecked Sendable {
             _ = report(.repairRequest(request, from: peer.id), of: peer)
             return
         }
-        let header = datagram.withUnsafeBytes { packet in
-            packet.count <= limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
-        }
-        guard let header else {
+        guard let header = MediaPacketHeader(parsing: datagram, limit: limits.datagramBytes) else {
             _ = report(.malformedMedia(from: peer.id), of: peer)
             return
         }

@@ -144,10 +144,9 @@ public final class RelayWebWorker: @unchecked Sendable {
                 report(.event(.violation(peer.id, error.description)), of: peer, exchange, at: now)
             }
         case .media(let packet):
-            let header = packet.withUnsafeBytes { packet in
-                packet.count <= exchange.limits.datagramBytes ? MediaPacketHeader(parsing: packet) : nil
+            guard let header = MediaPacketHeader(parsing: packet, limit: exchange.limits.datagramBytes) else {
+                return report(.malformedMedia(from: peer.id), of: peer, exchange, at: now)
             }
-            guard let header else { return report(.malformedMedia(from: peer.id), of: peer, exchange, at: now) }
             report(.media(header, packet, from: peer.id, arrived: now), of: peer, exchange, at: now)
         case .answerNotTaken: peer.wasAnswerTaken = false
         case .note(let error):
