@@ -106,7 +106,8 @@ final class Certificate {
     /// The beginning of `text` that fits into `byteCount` bytes; never empty, which X.509 does not allow.
     private static func cut(_ text: String, byteCount: Int) -> String {
         var result = ""
-        for character in text where result.utf8.count + character.utf8.count <= byteCount {
+        for character in text {
+            guard result.utf8.count + character.utf8.count <= byteCount else { break }
             result.append(character)
         }
         return result.isEmpty ? "pttd" : result

@@ -75,6 +75,13 @@ extension TemporaryFolder {
     }
 
     /// Certificate by OpenSSL 3; the pin by `openssl x509 -pubkey | openssl pkey -pubin -outform DER | sha256sum`.
+    @Test func `of a name that is too long, a certificate has the beginning`() throws {
+        let beginning = String(repeating: "a", count: 63)
+        let certificate = try Identity(generating: beginning + "é" + "b").certificateDER
+        #expect(certificate.contains(Array(beginning.utf8)))
+        #expect(!certificate.contains(Array("aaab".utf8)), "what does not fit ends it")
+    }
+
     @Test func `a pin is what other tools compute`() throws {
         let base64 =
             "MIIBNjCB6aADAgECAhQC6ohAOBHBQNst5vpy07igAcZqOTAFBgMrZXAwEDEOMAwGA1UEAwwFb3RoZXIwIBcNMjYxMTIxMDYzNzEz"

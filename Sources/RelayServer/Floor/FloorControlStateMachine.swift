@@ -23,8 +23,10 @@ public struct FloorControlStateMachine: Sendable {
     var talkers: [Talker] = []
     /// Those who asked and are to be granted: without a queue only until bursts have ended that are ending.
     private var queue = FloorQueue()
-    /// T9, and T2 of bursts that a lost connection cut off.
-    private var talkTimes = TalkTimeRecord()
+    /// T9: those who talked to the limit, and may not ask yet.
+    private var barred = TalkTimeRecord<Void>()
+    /// T2: what was said of bursts that a lost connection cut off; what their talkers say in time is the same burst.
+    private var interrupted = TalkTimeRecord<Duration>()
 
     /// An idle floor.
     public init(timers: Timers = Timers(), rules: FloorRules = FloorRules()) {
@@ -93,7 +95,7 @@ public struct FloorControlStateMachine: Sendable {
     private mutating func handle(_ request: Request, at now: Instant) -> [Action] {
         if isUnderWay(request) { return answerAgain(request, at: now) }
         if queue.renew(request) { return advance(at: now) }
-        if let until = talkTimes.barredUntil(request.member, at: now), !request.isEmergency {
+        if let until = barred.until(request.member, at: now), !request.isEmergency {
             return [.retryLater(request, after: until - now)]
         }
         var actions: [Action] = []
@@ -132,7 +134,7 @@ public struct FloorControlStateMachine: Sendable {
         while talkers.count < rules.talkersMaximum + (seededFault("the-floor-is-granted-twice") ? 1 : 0),
             let next = nextToGrant()
         {
-            let used = next.isEmergency ? .zero : talkTimes.resume(next.member, at: now)
+            let used = next.isEmergency ? .zero : interrupted.take(next.member, at: now) ?? .zero
             let talker = Talker(next, talkTime: max(.zero, timers.talkTimeLimit - used), at: now)
             talkers.append(talker)
             actions += [.grant(next, talkTime: talker.talkTime), .taken(next)]
@@ -261,13 +263,13 @@ public struct FloorControlStateMachine: Sendable {
         if used >= timers.talkTimeLimit {
             talkedTooLong(talker.request.member, at: now)
         } else if used > .zero {
-            talkTimes.interrupt(talker.request.member, used: used, until: now + timers.mediaTimeout, at: now)
+            interrupted.set(used, for: talker.request.member, until: now + timers.mediaTimeout, at: now)
         }
     }
 
     private mutating func talkedTooLong(_ member: MemberID, at now: Instant) {
         guard timers.retryAfter > .zero else { return }
-        talkTimes.bar(member, until: now + timers.retryAfter, at: now)
+        barred.set((), for: member, until: now + timers.retryAfter, at: now)
     }
 
     private mutating func silenced(_ ssrc: SSRC, at now: Instant) -> [Action] {

@@ -1,4 +1,5 @@
-// A holder of the floor: its burst, and how it ends. Part of `FloorControlStateMachine`.
+// A holder of the floor: its burst, and how it ends; and the talk time that members have used, over all their connections. Part of
+// `FloorControlStateMachine`.
 import MonotonicTime
 import RelayProtocol
 
@@ -118,5 +119,37 @@ extension FloorControlStateMachine {
         func summary(_ reason: EndReason) -> Summary {
             Summary(request: request, firstMediaAt: firstMediaAt, sequences: sequences, reason: reason)
         }
+    }
+}
+
+/// Values of members that are forgotten at their time: who exceeded the talk-time limit, and whose burst a lost connection cut off. The
+/// members are known by identifier, so that reconnecting changes nothing.
+struct TalkTimeRecord<Value: Sendable>: Sendable {
+    /// So many members are remembered; beyond, the one that would be forgotten first is.
+    static var bound: Int { 1_024 }
+
+    private var entries: [MemberID: (value: Value, until: Instant)] = [:]
+
+    var count: Int { entries.count }
+
+    mutating func set(_ value: Value, for member: MemberID, until due: Instant, at now: Instant) {
+        entries = entries.filter { $0.value.until > now }
+        if entries.count >= Self.bound, entries[member] == nil,
+            let first = entries.min(by: { $0.value.until < $1.value.until })
+        {
+            entries[first.key] = nil
+        }
+        entries[member] = (value, due)
+    }
+
+    /// The value, which is forgotten by this; nil: there is none.
+    mutating func take(_ member: MemberID, at now: Instant) -> Value? {
+        defer { entries[member] = nil }
+        return until(member, at: now).flatMap { _ in entries[member]?.value }
+    }
+
+    /// Until when there is a value; nil: there is none.
+    func until(_ member: MemberID, at now: Instant) -> Instant? {
+        entries[member].flatMap { $0.until > now ? $0.until : nil }
     }
 }

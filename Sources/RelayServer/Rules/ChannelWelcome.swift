@@ -1,19 +1,11 @@
 // What a new member is told of its channel, also in answer to early data (0-RTT), before its handshake is complete. Pure.
 import RelayProtocol
 
-/// A join of a client that has not completed its handshake.
+/// The state of a channel that a member is welcomed with, also in answer to the join of a client that has not completed its handshake.
 ///
-/// Whoever recorded it can send it again, after a restart of the relay also within the ten seconds for which its age
+/// Whoever recorded such a join can send it again, after a restart of the relay also within the ten seconds for which its age
 /// passes. So nothing that others notice depends on it: no member is announced or replaced, no media flow. The answer
 /// is sealed for the one who made the greeting, with keys that a recording does not give.
-enum EarlyJoin: Sendable {
-    /// It is looked at after the handshake.
-    case deferred(ClientMessage.Join)
-    /// `Welcome` is on its way.
-    case welcomed(ChannelWelcome)
-}
-
-/// The state of a channel that a member is welcomed with.
 struct ChannelWelcome: Sendable {
     let channel: Int
     let member: ChannelMember

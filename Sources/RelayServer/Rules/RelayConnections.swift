@@ -8,8 +8,10 @@ struct RelayConnections: Sendable {
     enum State: Sendable {
         /// What came is early data, which somebody may have recorded: the handshake is not complete.
         case greeting
-        /// The same, and its join is there.
-        indirect case greeted(EarlyJoin)
+        /// The same, and its join is there, which is looked at after the handshake.
+        case deferred(ClientMessage.Join)
+        /// The same, and the answer to its join is on its way.
+        indirect case welcomed(ChannelWelcome)
         case joining
         /// It is not a member yet; its enrolment is being recorded.
         case enrolling(ClientMessage.Join)
@@ -68,8 +70,8 @@ struct RelayConnections: Sendable {
         let theirs = known.filter { members.contains($0.value.member) }.filter {
             switch $0.value.state {
             case .member(number), .pushOnly(number): true
-            case .greeted(.deferred(let join)), .enrolling(let join): join.channel == channel
-            case .greeted(.welcomed(let welcome)): welcome.channel == number
+            case .deferred(let join), .enrolling(let join): join.channel == channel
+            case .welcomed(let welcome): welcome.channel == number
             case .member, .pushOnly, .greeting, .joining, .refused, .proving, .asking: false
             }
         }
@@ -82,8 +84,8 @@ struct RelayConnections: Sendable {
         known.filter {
             switch $0.value.state {
             case .proving(channel, _), .asking(channel): true
-            case .greeted(.welcomed(let welcome)): welcome.channel == channel
-            case .greeted, .member, .pushOnly, .greeting, .joining, .enrolling, .refused, .proving, .asking: false
+            case .welcomed(let welcome): welcome.channel == channel
+            case .deferred, .member, .pushOnly, .greeting, .joining, .enrolling, .refused, .proving, .asking: false
             }
         }.keys.sorted()
     }
@@ -92,7 +94,7 @@ struct RelayConnections: Sendable {
     /// first.
     func welcomedEarly(to channel: Int? = nil) -> [ConnectionID] {
         known.filter {
-            guard case .greeted(.welcomed(let welcome)) = $0.value.state else { return false }
+            guard case .welcomed(let welcome) = $0.value.state else { return false }
             return channel == nil || channel == welcome.channel
         }.keys.sorted()
     }

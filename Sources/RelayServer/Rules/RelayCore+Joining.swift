@@ -118,11 +118,11 @@ extension RelayCore {
         guard let number = try? admit(join, id, memberID), !join.isPushOnly, channels[number].hasRoom(for: memberID),
             channels[number].members.areToldTwice(limits)
         else {
-            shared.connections.advance(id, to: .greeted(.deferred(join)))
+            shared.connections.advance(id, to: .deferred(join))
             return []
         }
         let welcome = ChannelWelcome(newMember(join, id, memberID, at: now), to: channels[number])
-        shared.connections.advance(id, to: .greeted(.welcomed(welcome)))
+        shared.connections.advance(id, to: .welcomed(welcome))
         return welcome.actions(of: channels[number], shared.web)
     }
 
@@ -133,10 +133,10 @@ extension RelayCore {
         case .greeting:
             shared.connections.advance(id, to: .joining)
             return []
-        case .greeted(.deferred(let join)):
+        case .deferred(let join):
             shared.connections.advance(id, to: .joining)
             return self.join(join, id, connection.member, at: now)
-        case .greeted(.welcomed(let welcome)):
+        case .welcomed(let welcome):
             // It was welcomed, which a refusal would contradict.
             if isDraining { return [.close(id, .goingDown, Self.goingDown)] + remove(id, at: now) }
             var member = welcome.member

@@ -299,7 +299,7 @@ public struct RelayCore: Sendable {
             return []
         case (.greeting, .join(let join)):
             return greet(join, id, member, at: now)
-        case (.greeting, _), (.greeted, _):
+        case (.greeting, _), (.deferred, _), (.welcomed, _):
             return violation(id, "early data that is not a join", at: now)
         case (.joining, .join(let join)):
             return self.join(join, id, member, at: now)
@@ -385,7 +385,7 @@ public struct RelayCore: Sendable {
         guard let connection = forget(id, at: now) else { return [] }
         let member = connection.member
         switch connection.state {
-        case .greeted(.welcomed(let welcome)):
+        case .welcomed(let welcome):
             shared.secrets.release(welcome.member.ssrc)
             return []
         case .asking(let number):
@@ -393,7 +393,7 @@ public struct RelayCore: Sendable {
         case .pushOnly(let number):
             return on(number, at: now) { channel, _ in channel.leavePushes(id, member) }
         case .member(let number): return on(number, at: now) { $0.leave(id, &$1, at: now) }
-        case .greeting, .greeted, .joining, .enrolling, .proving, .refused: return []
+        case .greeting, .deferred, .joining, .enrolling, .proving, .refused: return []
         }
     }
 
