@@ -34,7 +34,8 @@ import Testing
             .init(id: 1, ssrc: SSRC(rawValue: 1), keyID: 1, ranges: [.init(first: 1, last: 1)]))
         return (
             [
-                .event(.disconnected(id)), .event(.message(id, .leave)), .announced(.connected(id, .numbered(1)), nil),
+                .event(.disconnected(id)), .event(.message(id, .leave)),
+                .announced(id, .connected(id, .numbered(1)), nil),
                 .burstNotTaken(id, BurstRequestID(rawValue: 1), bytes: 1),
             ],
             [
