@@ -1,4 +1,6 @@
 // What an endpoint is set up with: identity, limits, what a server and a client connection want.
+import CGnuTLS
+import CNgtcp2
 import Cryptography
 
 /// A certificate with its private key, to be shown to peers.

@@ -1,4 +1,7 @@
 // The remains of an ended connection: for a moment it answers packets that are still in flight.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Reactor
 
 /// The closing and draining periods of RFC 9000, section 10.2, without the connection's memory.

@@ -1,4 +1,5 @@
 // A connection's turns: packets in, time passing, events out to the owner, and its end.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import MonotonicTime

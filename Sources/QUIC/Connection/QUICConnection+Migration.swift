@@ -1,4 +1,6 @@
 // A client's migration to another network: a new local socket for the same connection and its streams.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 
 extension QUICConnection {

@@ -1,4 +1,6 @@
 // Making the library's objects for a connection: limits, callbacks, TLS.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 import MonotonicTime
 

@@ -1,5 +1,7 @@
 // Packs the queues into packets: datagrams first, then streams in turn, until the queues are empty or the window is
 // full.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 
 extension QUICConnection {

@@ -1,4 +1,6 @@
 // A QUIC connection as its owner sees it.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 import Glibc
 import MonotonicTime

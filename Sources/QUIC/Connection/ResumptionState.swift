@@ -1,4 +1,7 @@
 // What a client keeps to resume a connection: ticket, the server's limits, an address token, whose server it was.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Cryptography
 
 /// What a client needs to greet a server that it knows, with early data in its first packet (0-RTT, RFC 9001,

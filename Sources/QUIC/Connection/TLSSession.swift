@@ -1,5 +1,6 @@
 // TLS 1.3 as GnuTLS does it on behalf of the QUIC library: one connection's handshake, and what all connections of an endpoint share.
 import CGnuTLS
+import CLinux
 import CNgtcp2
 
 /// Owns a `gnutls_session_t` that is wired to an `ngtcp2_conn`.

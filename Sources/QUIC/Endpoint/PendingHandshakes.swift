@@ -1,4 +1,7 @@
 // The queue of pending handshakes: Initial packets that wait to be handled.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 
 /// First packets of clients, in the order they came.
 ///

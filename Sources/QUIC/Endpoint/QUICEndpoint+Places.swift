@@ -1,4 +1,6 @@
 // The addresses of a server's peers, so that a restarted server can tell them that their connections are gone.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 import Cryptography
 import Reactor

@@ -1,4 +1,6 @@
 // Dispatches each received packet: to a connection, to the owner, to a new connection, or nowhere.
+import CGnuTLS
+import CLinux
 import CNgtcp2
 import Cryptography
 import Glibc

@@ -1,6 +1,8 @@
 // An endpoint's sockets: the one that it was bound with and those of connections that move, whether they are read, and how several
 // endpoints share a port.
+import CGnuTLS
 import CLinux
+import CNgtcp2
 import Glibc
 import MonotonicTime
 import Reactor

@@ -1,4 +1,7 @@
 // One UDP port with the QUIC connections on it, and the packets that share the port.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Cryptography
 import Glibc
 import Logging

@@ -1,5 +1,7 @@
 // Remembers the ClientHellos that carried early data, so that none is accepted twice within the window.
 import CGnuTLS
+import CLinux
+import CNgtcp2
 import MonotonicTime
 import Synchronization
 

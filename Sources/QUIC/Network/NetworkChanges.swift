@@ -1,5 +1,7 @@
 // Reports changes of this machine's interfaces, addresses and routes, and its waking from sleep.
+import CGnuTLS
 import CLinux
+import CNgtcp2
 import Glibc
 import Reactor
 

@@ -1,4 +1,7 @@
 // The route of packets to a peer: the source address and the interface.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Glibc
 
 /// The kernel's choice for packets to one address. When it changes, so does the path to the peer.

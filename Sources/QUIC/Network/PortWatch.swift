@@ -1,4 +1,7 @@
 // Notices that the process that had a UDP port has ended.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Cryptography
 import Glibc
 import MonotonicTime

@@ -1,5 +1,7 @@
 // Sends one packet to many listeners: the same bytes for all, and a short trailer for each.
+import CGnuTLS
 import CLinux
+import CNgtcp2
 import Glibc
 import Reactor
 

@@ -1,4 +1,5 @@
 // Receives and sends packets in batches.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc

@@ -1,4 +1,7 @@
 // An IP address and port as a value: printable, comparable, convertible to what socket calls take, and found by a name.
+import CGnuTLS
+import CLinux
+import CNgtcp2
 import Glibc
 import Reactor
 

@@ -1,4 +1,5 @@
 // A UDP socket with its own address in the forms that the kernel and the QUIC library want.
+import CGnuTLS
 import CLinux
 import CNgtcp2
 import Glibc
