@@ -42,8 +42,8 @@ do {
             "pttrelay",
             [
                 "API/APIBody.swift", "API/APIResource.swift", "AdministrationMessages.swift", "APISettings.swift",
-                "ChannelMessages.swift", "ClusterSettings.swift", "FloorSettings.swift",
-                "ListenAddress.swift", "PushSettings.swift", "ShutdownSettings.swift", "RelaySettings.swift",
+                "ClusterSettings.swift", "FloorSettings.swift", "ListenAddress.swift", "PushSettings.swift",
+                "RelaySettings.swift",
                 "StartNeeds.swift", "WebSettings.swift",
             ],
             [
