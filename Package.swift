@@ -333,8 +333,9 @@ let package = Package(
         tests(
             "RelayServer", named: "Relay",
             [
-                "RelayClient", "RelayWeb", "WebSockets", "WebSocketClient", "WebTestSupport", "QUIC", "RelayProtocol",
-                "SFrame", "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux", "CNgtcp2", log,
+                "RelayClient", "RelayHTTP", "RelayWeb", "WebSockets", "WebSocketClient", "WebTestSupport", "QUIC",
+                "RelayProtocol", "SFrame", "Cryptography", "Audio", "Vocabulary", "MonotonicTime", "Reactor", "CLinux",
+                "CNgtcp2", log,
             ]),
         tests("RelayWeb", named: "RelayWeb", [.product(name: "NIOHTTP1", package: "swift-nio")]),
         tests(

@@ -166,8 +166,8 @@ actor StatusNotifierItem {
         try DBusExport(
             Self.declaration, properties: properties,
             methods: [
-                "Activate": { [activated] _ in
-                    activated()
+                "Activate": { [weak self] _ in
+                    await self?.activate()
                     return []
                 },
                 // Leaving a channel by a slip of the middle button would be worse than nothing.
@@ -177,6 +177,8 @@ actor StatusNotifierItem {
                 "Scroll": { _ in [] },
             ])
     }
+
+    private func activate() { activated() }
 
     private static let pixelsType = ActivityBadge.pixelsType
 

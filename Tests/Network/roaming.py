@@ -113,7 +113,8 @@ class RoamingLine(Line):
 
     def run(self, name, command, environment=None):
         if place := self.places.get(name):
-            command = ["ip", "netns", "exec", place, *command]
+            # The packaged services may not configure networks or sockets either.
+            command = ["ip", "netns", "exec", place, "setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", *command]
         return super().run(name, command, environment)
 
     def start_relay(self, listen):

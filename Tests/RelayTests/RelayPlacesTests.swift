@@ -256,6 +256,11 @@ import Testing
         #expect(await relay.server.port == nil)
         try await alice.untilReady(from: aliceStart)
         try await bob.untilReady(from: bobStart)
+        // Alice is welcomed before her handshake is complete, and is a member after it.
+        while await next.server.memberCount(of: next.channel.id) < 2 {
+            try #require(ContinuousClock.now < deadline, "both are not members")
+            try await Task.sleep(for: .milliseconds(2))
+        }
         #expect(await next.server.memberCount(of: next.channel.id) == 2)
         #expect(await alice.client.quic?.connection.earlyData == .accepted)
         try await alice.talk(1, frames: 5)

@@ -23,6 +23,8 @@ public final class PortWatch {
     private static let interval: Duration = .milliseconds(250)
     /// A server takes no first packet that is shorter.
     private static let byteCount = 1_200
+    /// So many answers are read in one turn of the loop.
+    private static let packetsPerTurn = 64
 
     /// Begins to ask; nil: there is no way to the address, or no descriptor.
     ///
@@ -31,6 +33,7 @@ public final class PortWatch {
         guard let descriptor = address.connectedSocket() else { return nil }
         (self.descriptor, self.loop, self.onClosed) = (descriptor, loop, onClosed)
         watch = try? loop.watch(descriptor, for: .readable) { [weak self] _ in self?.receive() }
+        guard watch != nil else { return nil }
         ask()
     }
 
@@ -56,7 +59,8 @@ public final class PortWatch {
 
     private func receive() {
         var buffer = [UInt8](repeating: 0, count: 2_048)
-        while true {
+        // What is left is read in the next turn: whoever floods the port does not hold up the loop.
+        for _ in 0..<Self.packetsPerTurn {
             if recv(descriptor, &buffer, buffer.count, 0) >= 0 {
                 isOpen = true
             } else if errno == ECONNREFUSED {

@@ -1,6 +1,7 @@
 // Links over TLS that a relay passes on to another one of its cluster: what comes through, and how either end ends.
 import Cryptography
 import Reactor
+import RelayHTTP
 import RelayProtocol
 import RelayWeb
 import Synchronization
@@ -72,9 +73,15 @@ import WebTestSupport
 
         func perform(_ body: @escaping @Sendable () -> Void) { loop.execute(body) }
 
-        /// The WebSocket at the other relay.
+        /// The WebSocket at the other relay, when both ends of the passage are joined.
         func socket() async throws -> ScriptedWebSocket {
-            try await sockets.first { if case .opened = $0.1 { $0.0 } else { nil } }
+            let socket = try await sockets.first { if case .opened = $0.1 { $0.0 } else { nil } }
+            let deadline = ContinuousClock.now + .seconds(20)
+            while endpoint.passedOn.openTo == 0 {
+                guard ContinuousClock.now < deadline else { throw TimedOut(description: "the ends are not joined") }
+                try await Task.sleep(for: .milliseconds(2))
+            }
+            return socket
         }
 
         func stop() async {
