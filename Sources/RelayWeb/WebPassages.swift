@@ -86,7 +86,7 @@ final class WebPassages: Sendable {
         }
         let opened = connect(
             target, address, on: loop,
-            began: { ends.value.opening.channel = $0 },
+            began: { ends.value.opening.began($0) },
             add: { try $0.pipeline.syncOperations.addHandler(ends.value.far) })
         opened.whenComplete { [weak self] result in
             timer.cancel()
@@ -105,11 +105,18 @@ final class WebPassages: Sendable {
 
     /// A WebSocket to the other relay that is not open yet. It names the passage for the worker.
     private final class Opening {
-        var channel: (any Channel)?
+        /// Nil until the other relay's name is resolved.
+        private var channel: (any Channel)?
         /// Whether it is open, or is not to be any more.
         var isOver = false
         /// Whether it was open.
         var isOpen = false
+
+        /// The connection begins.
+        func began(_ channel: any Channel) {
+            self.channel = channel
+            if isOver { channel.close(promise: nil) }
+        }
 
         /// Nobody needs it any more.
         func end() {
