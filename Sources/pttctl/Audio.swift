@@ -40,8 +40,9 @@ struct SoundConfigurationOptions: ParsableArguments {
 
 /// The microphones and speakers that a configuration names.
 struct ConfiguredSound: Equatable {
-    var microphone: AudioDevice
-    var speaker: AudioDevice
+    /// Nil: that of whatever is worn.
+    var microphone: AudioDevice?
+    var speaker: AudioDevice?
     /// Those that stand in for the two.
     var fallbackMicrophone: AudioDevice?
     var fallbackSpeaker: AudioDevice?
@@ -61,20 +62,27 @@ struct ConfiguredSound: Equatable {
             root.isReadInPart()
             let audio = root.table("audio")
             audio?.isReadInPart()
-            return ["microphone", "speaker", "fallback-microphone", "fallback-speaker"].map {
-                audio?.optional($0, Self.device)
+            return ["microphone", "speaker", "fallback-microphone", "fallback-speaker"].map { name in
+                audio?.optional(name, Self.device(orWorn: !name.hasPrefix("fallback")))
             }
         }
         (microphone, speaker) = (names[0] ?? Self.standard, names[1] ?? Self.standard)
-        (fallbackMicrophone, fallbackSpeaker) = (names[2], names[3])
+        (fallbackMicrophone, fallbackSpeaker) = (names[2] ?? nil, names[3] ?? nil)
     }
+
+    /// What is tried in place of a worn microphone, which sounds for presses only.
+    var testedMicrophone: AudioDevice { microphone ?? fallbackMicrophone ?? Self.standard }
+    /// The same of the speaker.
+    var testedSpeaker: AudioDevice { speaker ?? fallbackSpeaker ?? Self.standard }
 
     /// What pttd uses when nothing else is said.
     static let standard = AudioDevice.alsa("default")
 
-    private static var device: SettingType<AudioDevice> {
+    /// A device by its name; nil: "accessory".
+    private static func device(orWorn: Bool) -> SettingType<AudioDevice?> {
         SettingType<String>.string(lengthMax: 1_024)
             .map(placeholder: standard) { text throws(SettingRefusal) in
+                if orWorn, text == "accessory" { return nil }
                 do throws(AudioError) {
                     return try AudioDevice(text)
                 } catch {

@@ -44,8 +44,8 @@ struct AudioTest: AsyncParsableCommand {
 
     func run() async throws {
         let configured = try configuration.devices()
-        let input = try microphone.map(Self.device) ?? configured?.microphone ?? ConfiguredSound.standard
-        let output = try speaker.map(Self.device) ?? configured?.speaker ?? ConfiguredSound.standard
+        let input = try microphone.map(Self.device) ?? configured?.testedMicrophone ?? ConfiguredSound.standard
+        let output = try speaker.map(Self.device) ?? configured?.testedSpeaker ?? ConfiguredSound.standard
         var screen = SoundTestScreen(microphone: input, speaker: output, isJSON: json)
         let (news, feed) = AsyncStream.makeStream(of: News.self, bufferingPolicy: .bufferingOldest(Self.waitingMax))
         let check = SoundCheck(microphone: input, speaker: output, length: .seconds(seconds)) { feed.yield(.check($0)) }

@@ -118,6 +118,21 @@ import Testing
         }
     }
 
+    @Test func `"accessory" is no device: what stands in for what is worn is shown and tried`() async throws {
+        try await withPlace("pcm.radio { type null hint { show on description \"The radio's sound\" } }") { place in
+            let file = try place.write(
+                "[audio]\nmicrophone = \"accessory\"\nspeaker = \"accessory\"\nfallback-microphone = \"radio\"\n",
+                "x.toml")
+            let entries = try await place.run("list", "--json", "--config", file).json([Listed].self)
+            #expect(entries.first { $0.name == "radio" }?.configured == ["fallback-microphone"])
+            #expect(!entries.contains { $0.name == "accessory" || $0.configured.contains("microphone") })
+            let sound = try ConfiguredSound(path: file)
+            #expect(sound.testedMicrophone == .alsa("radio") && sound.testedSpeaker == .alsa("default"))
+            let wrong = try place.write("[audio]\nfallback-speaker = \"accessory\"\n", "wrong.toml")
+            #expect(try ConfiguredSound(path: wrong).fallbackSpeaker == .alsa("accessory"), "a name of ALSA's there")
+        }
+    }
+
     @Test
     func `without a configuration nothing is marked; one that is named must be readable`() async throws {
         try await withPlace { place in
