@@ -207,7 +207,7 @@ public struct QUICClientOptions: Sendable {
 
     /// A client's wishes; see the properties.
     public init(
-        verification: PeerVerification, keepAlive: Duration? = .seconds(25), resumption: ResumptionState? = nil,
+        verification: PeerVerification, keepAlive: Duration? = .seconds(20), resumption: ResumptionState? = nil,
         expectedRoundTrip: Duration? = nil, serverName: String? = nil
     ) {
         self.verification = verification
