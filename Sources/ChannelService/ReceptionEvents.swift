@@ -38,7 +38,9 @@ enum ReceptionEvent: Equatable, Sendable {
     var isOfLink: Bool {
         switch self {
         case .began, .packet, .ended: true
-        default: false
+        case .replay, .replayStopped, .played, .refused, .transmissionEnded, .ownSpeechComplete, .cleared, .left,
+            .deadlineReached:
+            false
         }
     }
 }

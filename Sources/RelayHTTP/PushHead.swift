@@ -69,12 +69,12 @@ public struct PushHead: Sendable, Equatable {
         }
         guard fields.values.allSatisfy({ $0.count == 1 }) else { throw .duplicateHeaders }
         let single = fields.compactMapValues(\.first)
-        if let id = single["apns-id"], !Self.isMessageID(id) { throw .badMessageId }
+        if let id = single["apns-id"], !Self.isMessageID(id) { throw .badMessageID }
         guard single["apns-push-type"] == Self.pushType else { throw .invalidPushType }
         lifetime = try Self.lifetime(single["apns-expiration"], now: now)
         priority = try Self.priority(single["apns-priority"])
         if let id = single["apns-collapse-id"], id.utf8.count > Self.collapseIDByteCountMaximum {
-            throw .badCollapseId
+            throw .badCollapseID
         }
         topic = try Self.topic(single["apns-topic"], client)
         let text = path.dropFirst(prefix.count + 1)

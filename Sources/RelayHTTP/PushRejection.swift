@@ -1,6 +1,6 @@
 // Why a push was rejected, in APNs' terms.
 
-/// A push that was not taken: the status and the reason that APNs has for it. The names of the cases are APNs' reasons.
+/// A push that was not taken: the status and the reason that APNs has for it.
 public enum PushRejection: Error, Sendable, Hashable {
     /// Not `/3/device/<token>`.
     case badPath
@@ -13,7 +13,7 @@ public enum PushRejection: Error, Sendable, Hashable {
     /// An `apns-` header is there twice.
     case duplicateHeaders
     /// `apns-id` is not a UUID.
-    case badMessageId
+    case badMessageID
     /// `apns-push-type` is missing, or is not `pushtotalk`.
     case invalidPushType
     /// `apns-expiration` is not a number of seconds since 1970.
@@ -21,7 +21,7 @@ public enum PushRejection: Error, Sendable, Hashable {
     /// `apns-priority` is not 10, 5 or 1.
     case badPriority
     /// `apns-collapse-id` is longer than 64 bytes.
-    case badCollapseId
+    case badCollapseID
     /// `apns-topic` is missing, and the certificate is good for several.
     case missingTopic
     /// `apns-topic` is not an application's identifier with `.voip-ptt`.
@@ -59,14 +59,40 @@ public enum PushRejection: Error, Sendable, Hashable {
         case .payloadTooLarge: 413
         case .tooManyRequests: 429
         case .serviceUnavailable, .shutdown: 503
-        default: 400
+        case .duplicateHeaders, .badMessageID, .invalidPushType, .badExpirationDate, .badPriority, .badCollapseID,
+            .missingTopic, .badTopic, .topicDisallowed, .missingDeviceToken, .badDeviceToken,
+            .deviceTokenNotForTopic, .payloadEmpty, .badPayload:
+            400
         }
     }
 
-    /// The `reason` in the body: APNs' word for it, which is also the name of the case.
+    /// The `reason` in the body.
     public var reason: String {
-        let name = "\(self)".prefix { $0 != "(" }
-        return name.prefix(1).uppercased() + name.dropFirst()
+        switch self {
+        case .badPath: "BadPath"
+        case .methodNotAllowed: "MethodNotAllowed"
+        case .missingProviderToken: "MissingProviderToken"
+        case .badCertificate: "BadCertificate"
+        case .duplicateHeaders: "DuplicateHeaders"
+        case .badMessageID: "BadMessageId"
+        case .invalidPushType: "InvalidPushType"
+        case .badExpirationDate: "BadExpirationDate"
+        case .badPriority: "BadPriority"
+        case .badCollapseID: "BadCollapseId"
+        case .missingTopic: "MissingTopic"
+        case .badTopic: "BadTopic"
+        case .topicDisallowed: "TopicDisallowed"
+        case .missingDeviceToken: "MissingDeviceToken"
+        case .badDeviceToken: "BadDeviceToken"
+        case .deviceTokenNotForTopic: "DeviceTokenNotForTopic"
+        case .payloadEmpty: "PayloadEmpty"
+        case .payloadTooLarge: "PayloadTooLarge"
+        case .badPayload: "BadPayload"
+        case .unregistered: "Unregistered"
+        case .tooManyRequests: "TooManyRequests"
+        case .serviceUnavailable: "ServiceUnavailable"
+        case .shutdown: "Shutdown"
+        }
     }
 
     /// The JSON body.

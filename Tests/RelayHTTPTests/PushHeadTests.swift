@@ -55,8 +55,8 @@ import Vocabulary
 
     @Test(
         arguments: [
-            ("apns-id", "7", .badMessageId), ("apns-id", "00112233-4455-6677-8899-aabbccddeef", .badMessageId),
-            ("apns-id", "00112233-4455-6677-8899-aabbccddeegg", .badMessageId), ("apns-id", "", .badMessageId),
+            ("apns-id", "7", .badMessageID), ("apns-id", "00112233-4455-6677-8899-aabbccddeef", .badMessageID),
+            ("apns-id", "00112233-4455-6677-8899-aabbccddeegg", .badMessageID), ("apns-id", "", .badMessageID),
             ("apns-push-type", nil, .invalidPushType), ("apns-push-type", "alert", .invalidPushType),
             ("apns-push-type", "voip", .invalidPushType), ("apns-push-type", "PushToTalk", .invalidPushType),
             ("apns-expiration", "", .badExpirationDate), ("apns-expiration", "-1", .badExpirationDate),
@@ -67,7 +67,7 @@ import Vocabulary
             ("apns-priority", "7", .badPriority),
             ("apns-priority", "high", .badPriority), ("apns-priority", "010", nil),
             ("apns-priority", "٥", .badPriority),
-            ("apns-collapse-id", String(repeating: "a", count: 65), .badCollapseId),
+            ("apns-collapse-id", String(repeating: "a", count: 65), .badCollapseID),
             ("apns-collapse-id", String(repeating: "a", count: 64), nil),
             ("apns-topic", "org.example.radio", .badTopic),
             ("apns-topic", "", .badTopic), ("apns-topic", ".voip-ptt", .badTopic),
@@ -113,7 +113,7 @@ import Vocabulary
             "apns-topic": ["x"],
         ]
         let order: [(String, PushRejection)] = [
-            ("apns-id", .badMessageId), ("apns-push-type", .invalidPushType), ("apns-expiration", .badExpirationDate),
+            ("apns-id", .badMessageID), ("apns-push-type", .invalidPushType), ("apns-expiration", .badExpirationDate),
             ("apns-priority", .badPriority), ("apns-topic", .badTopic),
         ]
         for (name, rejection) in order {
@@ -210,6 +210,6 @@ import Vocabulary
         #expect(
             PushRejection.unregistered(since: 1_700_000_000_123).body
                 == #"{"reason":"Unregistered","timestamp":1700000000123}"#)
-        #expect(PushRejection.badMessageId.body == #"{"reason":"BadMessageId"}"#)
+        #expect(PushRejection.badMessageID.body == #"{"reason":"BadMessageId"}"#)
     }
 }
