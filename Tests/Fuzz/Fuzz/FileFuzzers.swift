@@ -79,8 +79,8 @@ let fileFuzzers: [Fuzzer] = [
         }
     ) { bytes in
         resumption(bytes)
-        resumption(bytes + QUIC.sha256(bytes))
-        let whole = bytes + QUIC.sha256(bytes)
+        resumption(bytes + sha256(bytes))
+        let whole = bytes + sha256(bytes)
         let length = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: whole.count >> $0) }
         let relay = [UInt8](repeating: 2, count: 32)
         let magic = utf8("pttd resumption 2\n") + relay

@@ -172,7 +172,7 @@ struct RelayWorld {
     private mutating func administer() {
         let member = MemberID(pin())
         switch input.byte() % 7 {
-        case 0: handle(.revoke(member, from: Self.channel))
+        case 0: handle(.revoke([member], from: Self.channel))
         case 1:
             handle(.readmit(member, to: Self.channel, as: .init(priority: input.byte(), isListenOnly: input.chance())))
         case 2: handle(.renewMediaKey(Self.channel))

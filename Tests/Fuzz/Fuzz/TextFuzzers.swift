@@ -29,7 +29,8 @@ let textFuzzers: [Fuzzer] = [
         guard let address = HeadsetAddress.find(in: text) else { return }
         expect(address.utf8.count == 17 && address == address.uppercased(), "an address has one form")
         let plain = text.uppercased().replacing("_", with: ":")
-        expect(plain.contains(address), "it is in the text")
+        // By bytes: with an accent behind it, the last digit is another character.
+        expect(Array(plain.utf8).contains(Array(address.utf8)), "it is in the text")
         expect(HeadsetAddress.find(in: address) == address, "and is found again")
     },
     Fuzzer(
