@@ -29,6 +29,8 @@ actor NearbyChannels: NearbyControls {
     private(set) var bluetooth: NearbyBluetooth?
     var hosts: [ChannelID: NearbyHost] = [:]
     var record = NearbyRecord()
+    /// Joins under way.
+    private var entries = NearbyEntries()
     /// Of the channels that this machine is on, and has not created.
     var successions: [ChannelID: ChannelSuccession] = [:]
     /// What the network and Bluetooth have found, as one list.
@@ -308,14 +310,14 @@ actor NearbyChannels: NearbyControls {
         {
             try await director.leave(active, by: caller)
         }
-        let wasJoined = record.joined
-        record.join(link.channel)
+        entries.begin(link.channel, in: &record)
         do throws(PTChannelError) {
             try await join(link, by: caller)
         } catch {
-            record.joined = wasJoined
+            entries.end(link.channel, isJoined: false, in: &record)
             throw error
         }
+        entries.end(link.channel, isJoined: true, in: &record)
         keep()
     }
 
