@@ -45,6 +45,9 @@ struct LearningObservation: Equatable, Sendable {
     var time: Instant
 
     var bytes: [UInt8]? { if case .bytes(let bytes) = content { bytes } else { nil } }
+
+    /// How many short messages take as long to read.
+    var shortMessages: Int { 1 + (bytes?.count ?? 0) / 32 }
 }
 
 /// What was seen between asking to press and the end of what came after asking to let go.
@@ -54,6 +57,13 @@ struct LearningRound: Equatable, Sendable {
     /// When the person was asked to let go.
     var releaseAsked: Instant
     var observations: [LearningObservation]
+
+    /// What one source told.
+    func only(_ source: LearningSource) -> LearningRound {
+        var result = self
+        result.observations.removeAll { $0.source != source }
+        return result
+    }
 
     func pressed(_ source: LearningSource) -> [LearningObservation] {
         observations.filter { $0.source == source && $0.time < releaseAsked }

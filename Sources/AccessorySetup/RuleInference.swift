@@ -25,6 +25,9 @@ struct RuleInference {
 
     /// The release of a source that repeats itself is its own when so many repeats would have come while it was held.
     static let repeatsMissed = 6
+    /// How often a rule is tried on a short message at most, for all sources together: every press on this machine waits meanwhile. No
+    /// button's source suggests so many rules.
+    static let trialsMax = 2_000_000
     /// What the other keys are worth at most as evidence.
     static let evidenceMaxOfOthers = 4
 
@@ -95,11 +98,16 @@ struct RuleInference {
         var sawEarly = false
         var sawStuck = false
         var sawOthers = false
-        for (order, source) in sources(rounds).enumerated() {
-            for candidate in RuleCandidates(source: source, quiet: quiet, rounds: rounds, others: others).all {
+        let sources = sources(rounds)
+        for (order, source) in sources.enumerated() {
+            // A rule is about one source: what others told takes no time.
+            let own = RuleInference(
+                quiet: quiet.filter { $0.source == source }, rounds: rounds.map { $0.only(source) },
+                others: others.filter { $0.source == source })
+            for candidate in own.candidates(of: source, trialsMax: Self.trialsMax / sources.count) {
                 let rule = candidate.rule
-                guard let outcomes = outcomes(rule, source, rounds) else { continue }
-                let isOthers = isPressedByOthers(rule, source)
+                guard let outcomes = own.outcomes(rule, source, own.rounds) else { continue }
+                let isOthers = own.isPressedByOthers(rule, source)
                 sawOthers = sawOthers || isOthers
                 if isOthers { continue }
                 let held = outcomes.count { if case .held = $0 { true } else { false } }
@@ -109,11 +117,11 @@ struct RuleInference {
                 if outcomes.allSatisfy({ if case .stuck = $0 { true } else { false } }) { sawStuck = true }
                 // Who lets go too early may do so once or twice without spoiling the rest.
                 if held > 0, held + early == outcomes.count, early <= 2 {
-                    var hold = explained(candidate, source, outcomes, rounds: held, order: order)
-                    hold.isDoubtful = isChance(candidate, source, zip(rounds, outcomes))
+                    var hold = own.explained(candidate, source, outcomes, rounds: held, order: order)
+                    hold.isDoubtful = own.isChance(candidate, source, zip(own.rounds, outcomes))
                     holds.append(hold)
                 } else if clicked == outcomes.count {
-                    clicks.append(explained(candidate, source, outcomes, rounds: clicked, order: order))
+                    clicks.append(own.explained(candidate, source, outcomes, rounds: clicked, order: order))
                 }
             }
         }
@@ -130,6 +138,13 @@ struct RuleInference {
         }
         if sawOthers { return .unclear(.otherKeys) }
         return .unclear(sawStuck ? .noRelease : rounds.count < Self.roundsNeeded ? .again : .inconsistent)
+    }
+
+    /// The rules to try on what one source told, which is all that is known here; not more than are tried in time.
+    func candidates(of source: LearningSource, trialsMax: Int) -> ArraySlice<RuleCandidate> {
+        let messages = (quiet + rounds.flatMap(\.observations) + others).reduce(0) { $0 + $1.shortMessages }
+        return RuleCandidates(source: source, quiet: quiet, rounds: rounds, others: others).all
+            .prefix(trialsMax / max(messages, 1))
     }
 
     private func verdict(_ best: Explained, among holds: [Explained]) -> Verdict {

@@ -35,6 +35,8 @@ struct SeenText {
     private let pressed: [[Line]]
     private let released: [[Line]]
     private let other: [Line]
+    /// Lines without their numbers that came while nobody touched the button.
+    private let foreign: Set<[UInt8]>
 
     init(
         _ source: LearningSource, quiet: [LearningObservation], rounds: [LearningRound], others: [LearningObservation]
@@ -56,6 +58,7 @@ struct SeenText {
         pressed = rounds.map { lines($0.pressed(source)) }
         released = rounds.map { lines($0.released(source)) }
         other = lines(others)
+        foreign = Set((calm + other).map { Self.shape($0.bytes) })
     }
 
     /// The rules that may explain the button, each once.
@@ -135,7 +138,7 @@ struct SeenText {
             lines += released.map(\.bytes).filter { Self.contains($0, up) || Self.contains($0, down) }
         }
         var words: [[UInt8]] = []
-        for line in lines {
+        for line in lines where words.count < InputReading.alternativesMax {
             for piece in Self.cut(Line(parts: [line]), by: up).flatMap({ Self.cut($0, by: down) }) {
                 for word in piece.bytes.split(whereSeparator: { Self.isDigit($0) || $0 < 0x20 || $0 >= 0x7F }) {
                     let folded = Self.folded(Self.withoutSpaces(Array(word)))
@@ -154,10 +157,7 @@ struct SeenText {
     }
 
     /// Whether a line also came while nobody touched the button.
-    private func isForeign(_ line: Line) -> Bool {
-        let shape = Self.shape(line.bytes)
-        return (calm + other).contains { Self.shape($0.bytes) == shape }
-    }
+    private func isForeign(_ line: Line) -> Bool { foreign.contains(Self.shape(line.bytes)) }
 
     /// Whether nothing but this word is told, and what is told without the button.
     private func isAll(_ word: [UInt8], _ windows: [[Line]]) -> Bool {

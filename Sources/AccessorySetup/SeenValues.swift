@@ -31,7 +31,9 @@ struct SeenValues {
         other = values(others)
         inOrder = values((quiet + rounds.flatMap(\.observations) + others).sorted { $0.time < $1.time })
         guard !pressed.contains(where: \.isEmpty) else { return }
-        kinds = (0..<size).compactMap(kind)
+        let found = (0..<size).compactMap(kind)
+        let sureFirst = found.count <= Self.framesMax ? found : found.filter(\.isSure) + found.filter { !$0.isSure }
+        kinds = Array(sureFirst.prefix(Self.framesMax))
     }
 
     /// The rules that may explain the button, each once.
@@ -149,6 +151,7 @@ struct SeenValues {
         guard !Self.isCounter(sequence) else { return [] }
         let known = calm.map { $0[place] } + sequence
         let all = known + other.map { $0[place] }
+        let counted = ownKinds(place)
         let changing = known.reduce(0) { $0 | ($1 ^ known[0]) }
         return [false, true].flatMap { isActiveLow -> [RuleCandidate] in
             func read(_ byte: UInt8) -> UInt8 { isActiveLow ? ~byte : byte }
@@ -156,7 +159,7 @@ struct SeenValues {
             return (0..<8).map { UInt8(1) << $0 }.filter { bit in
                 changing & bit != 0 && !calm.contains { read($0[place]) & bit != 0 }
                     && rounds.allSatisfy { $0.down.contains { read($0) & bit != 0 } && read($0.last) & bit == 0 }
-                    && !counts(bit, at: place) && !isOneOfSeveral(bit, at: place)
+                    && !Self.counts(bit, in: counted) && !Self.isOneOfSeveral(bit, in: all, counted)
             }.map { bit in
                 let noise = (changing & ~bit).nonzeroBitCount
                 let released = rounds.map(\.last)
@@ -177,14 +180,17 @@ struct SeenValues {
         return bytes.count >= 3 && steps.count == 1 && steps != [0] && Set(bytes).count > 2
     }
 
-    /// Whether a bit is the lowest of a count, in all messages or in those of one kind.
-    private func counts(_ bit: UInt8, at place: Int) -> Bool {
+    /// What a byte was in the rounds: in all messages, and in those of each kind.
+    private func ownKinds(_ place: Int) -> [[UInt8]] {
         let inRounds = zip(pressed, released).flatMap { $0 + $1 }
-        return Self.counts(bit, in: inRounds.map { $0[place] })
-            || kinds.contains { kind in
-                Self.counts(bit, in: inRounds.filter { $0[kind.frame.byte] == kind.frame.own }.map { $0[place] })
+        return [inRounds.map { $0[place] }]
+            + kinds.map { kind in
+                inRounds.filter { $0[kind.frame.byte] == kind.frame.own }.map { $0[place] }
             }
     }
+
+    /// Whether a bit is the lowest of a count, in all messages or in those of one kind.
+    private static func counts(_ bit: UInt8, in kinds: [[UInt8]]) -> Bool { kinds.contains { counts(bit, in: $0) } }
 
     /// The next bit of a count changes with each end of its lowest one, and at no other time.
     private static func counts(_ bit: UInt8, in bytes: [UInt8]) -> Bool {
@@ -204,11 +210,11 @@ struct SeenValues {
 
     /// Whether another bit of the byte always says the same as this one, or the contrary: then they are a code, parts of which other
     /// keys may share.
-    private func isOneOfSeveral(_ bit: UInt8, at place: Int) -> Bool {
-        let bytes = (calm + zip(pressed, released).flatMap { $0 + $1 } + other).map { $0[place] }
-        return (0..<8).map { UInt8(1) << $0 }.contains { other in
+    private static func isOneOfSeveral(_ bit: UInt8, in bytes: [UInt8], _ kinds: [[UInt8]]) -> Bool {
+        (0..<8).map { UInt8(1) << $0 }.contains { other in
             guard other != bit, bytes.contains(where: { ($0 ^ bytes[0]) & other != 0 }) else { return false }
-            return Set(bytes.map { ($0 & bit != 0) == ($0 & other != 0) }).count == 1 && !counts(other, at: place)
+            func isSame(_ byte: UInt8) -> Bool { (byte & bit != 0) == (byte & other != 0) }
+            return bytes.allSatisfy { isSame($0) == isSame(bytes[0]) } && !counts(other, in: kinds)
         }
     }
 
@@ -231,6 +237,8 @@ struct SeenValues {
 extension SeenValues {
     /// Kinds of message of one length that are looked at; a byte with more values tells no kind.
     static let kindsMax = 8
+    /// Bytes that are taken for ones that tell the kind: all of a value that fits into a packet of the usual size (ATT_MTU of 23).
+    static let framesMax = 20
     /// A level sinks or rises by this much at once.
     private static let levelStep = 2
 

@@ -216,6 +216,48 @@ import Vocabulary
         #expect(outcome.rule?.rule == value(1, 0))
     }
 
+    /// Any byte of its long values may tell the kind of a message, or the press: each pair of them is a rule.
+    @Test func aSourceThatSuggestsThousandsOfRulesIsNotTriedOnAllOfThem() {
+        let size = 32
+        var quiet: [LearningObservation] = []
+        var rounds: [LearningRound] = []
+        func tell(_ place: Int?, _ time: Instant) -> LearningObservation {
+            var bytes = [UInt8](repeating: 0, count: size)
+            if let place { bytes[place] = 1 }
+            return LearningObservation(source: .other, content: .bytes(bytes), time: time)
+        }
+        quiet.append(tell(nil, .zero))
+        for round in 1...2 {
+            let start = Instant.zero + .seconds(10 * round)
+            let pressed = (0...size).map { tell($0 < size ? $0 : nil, start + .milliseconds(20 * $0)) }
+            rounds.append(
+                LearningRound(
+                    pressAsked: start, releaseAsked: start + .seconds(3),
+                    observations: pressed + [tell(nil, start + .milliseconds(3_400))]))
+        }
+        let inference = RuleInference(quiet: quiet, rounds: rounds)
+        let values = SeenValues(.other, size: size, quiet: quiet, rounds: rounds, others: [])
+        #expect(values.kinds.count == SeenValues.framesMax)
+        let trials = 100_000
+        let messages = (quiet + rounds.flatMap(\.observations)).reduce(0) { $0 + $1.shortMessages }
+        let candidates = inference.candidates(of: .other, trialsMax: trials)
+        #expect(!candidates.isEmpty && candidates.count * messages <= trials)
+        // The button beside it is found all the same.
+        var beside = inference
+        for index in beside.rounds.indices {
+            let round = beside.rounds[index]
+            beside.rounds[index].observations += [
+                LearningObservation(source: .own, content: .bytes([1]), time: round.pressAsked + .seconds(1)),
+                LearningObservation(source: .own, content: .bytes([0]), time: round.releaseAsked + .milliseconds(300)),
+            ]
+        }
+        guard case .learned(let learned) = beside.verdict() else {
+            Issue.record("\(beside.verdict())")
+            return
+        }
+        #expect(learned.source == .own && learned.rule == value(1, 0))
+    }
+
     /// One bit or other of it is set in each press and clear after it, in two or three rounds, every other time.
     @Test func aClickBesideSlowNoiseIsNotTakenForAHold() throws {
         var random = SeededGenerator()
