@@ -39,13 +39,18 @@ public actor DaemonClient {
     /// The most changes that may come during a `refresh`.
     private static let changesMax = 4_096
 
+    /// A daemon that has come and cannot be read is read again after each of these.
+    private static let readingPauses: [Duration] = [.milliseconds(200), .seconds(1), .seconds(5)]
+
     /// How long the daemon may take to answer what does not wait for others.
     let answerLimit: Duration
+    private let logger: Logger
 
-    private init(_ bus: DBusConnection, loop: EventLoop, answerLimit: Duration) {
+    private init(_ bus: DBusConnection, loop: EventLoop, answerLimit: Duration, logger: Logger) {
         self.bus = bus
         self.answerLimit = answerLimit
         self.loop = loop
+        self.logger = logger
     }
 
     /// Whether the daemon is on the bus.
@@ -68,7 +73,7 @@ public actor DaemonClient {
             let bus = DBusConnection(to: candidate, on: loop, logger: logger)
             do {
                 try await bus.connect()
-                let client = DaemonClient(bus, loop: loop, answerLimit: answerLimit)
+                let client = DaemonClient(bus, loop: loop, answerLimit: answerLimit, logger: logger)
                 try await client.followOwner()
                 if await client.isRunning {
                     try await client.refresh()
@@ -149,9 +154,25 @@ public actor DaemonClient {
             handler?(.running(false))
             tell { $0 = DaemonSnapshot() }
         }
-        if new != nil {
+        if let new {
             handler?(.running(true))
-            Task { try? await self.refreshAndTell() }
+            Task { await self.read(new) }
+        }
+    }
+
+    /// Reads a daemon that has come. It may be busy with its start.
+    private func read(_ new: String) async {
+        var pauses = Self.readingPauses[...]
+        while owner == new {
+            do throws(DBusError) { return try await refreshAndTell() } catch {
+                guard owner == new else { return }
+                guard let pause = pauses.popFirst() else {
+                    return logger.warning(
+                        "pttd does not tell its state: only what changes is shown; try again, or restart pttd",
+                        metadata: ["why": "\(error)"])
+                }
+                try? await Task.sleep(for: pause)
+            }
         }
     }
 

@@ -45,6 +45,32 @@ import Testing
         }
     }
 
+    @Test func `a daemon that cannot be read when it comes is read again`() async throws {
+        try await withBus { fixture in
+            let first = try await Served(fixture)
+            let client = try await Served.client(fixture)
+            let events = Recorder<DaemonClient.Event>()
+            try await client.watch { events.record($0) }
+            await first.close()
+            try await events.wait { $0.contains { if case .running(false) = $0 { true } else { false } } }
+
+            // It has the name, and serves nothing yet.
+            let bus = DBusConnection(to: .address(fixture.bus.address), on: fixture.loop, logger: fixture.logger)
+            try await bus.connect()
+            try await bus.requestName(PTTBus.name)
+            try await events.wait { $0.contains { if case .running(true) = $0 { true } else { false } } }
+            await #expect(throws: DBusError.self) { try await client.refresh() }
+
+            let controls = Controls(fixture.loop)
+            let api = DaemonAPI(bus: bus, controls: controls, logger: fixture.logger)
+            try await api.start()
+            // Its version never changes: no signal tells it.
+            #expect(try await eventually { await !client.snapshot.manager.version.isEmpty })
+            await client.close()
+            await api.stop()
+        }
+    }
+
     @Test func `a daemon that dies and one that is not answered are both told`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)
