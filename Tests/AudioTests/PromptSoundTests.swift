@@ -141,6 +141,26 @@ import Vocabulary
     }
 }
 
+@Suite struct PromptEndTests {
+    @Test func `the end of no prompt is lost, however many events wait`() throws {
+        let rings = try PlaybackRings()
+        for round in 0..<3 as Range<UInt32> {
+            let numbers = (0..<4).map { round * 4 + $0 }
+            for number in numbers { #expect(rings.play(PromptSound([0.5]), number: number), "prompt \(number)") }
+            for _ in 0..<200 { rings.put(.resumed(gap: .zero)) }
+            for number in numbers { rings.put(.promptEnded(number: number)) }
+            var ended: [UInt32] = []
+            while let slot = rings.next() {
+                guard case .promptEnded(let number) = slot else { continue }
+                ended.append(number)
+                rings.ended(prompt: number)
+            }
+            #expect(ended == numbers)
+        }
+        #expect(rings.statistics.dropped == 3 * (200 - 64), "other events are counted where they find no room")
+    }
+}
+
 private final class Flag: Sendable {
     let isSet = Atomic<Bool>(false)
 }

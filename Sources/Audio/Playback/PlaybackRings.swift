@@ -66,9 +66,10 @@ final class PlaybackRings: Sendable {
     static let commandsMax = 640
     /// Slots that packets leave free for commands.
     private static let commandsReserve = 8
-    private static let eventsMax = 64
     /// One that fades out, and the next one; with room for those whose end is not told yet.
     private static let promptsMax = 4
+    /// Events that wait for the owner. The last slots are for the ends of prompts: a prompt whose end is lost keeps its place for ever.
+    private static let eventsMax = 64 + promptsMax
 
     let eventReady: WakeDescriptor
     private let wake: WakeDescriptor
@@ -153,7 +154,8 @@ final class PlaybackRings: Sendable {
     func wait(until deadline: Instant?) -> Bool { wake.wait(until: deadline) }
 
     func put(_ slot: PlaybackSlot) {
-        if !events.push(slot) { refused.add(1, ordering: .relaxed) }
+        let reserve = if case .promptEnded = slot { 0 } else { Self.promptsMax }
+        if !events.push(slot, reserve: reserve) { refused.add(1, ordering: .relaxed) }
         eventReady.signal()
     }
 
