@@ -22,9 +22,11 @@ struct RecordingFolder: RecordingStorage {
     /// Recordings that a process left behind when it was killed: what is whole of each gets its name, what is nothing goes.
     ///
     /// - Returns: How many were saved and how many removed.
+    /// - Throws: Why the first was not saved that could not be; it waits for the next start. The others were saved all the same.
     func recover() throws(RecordingError) -> (saved: Int, removed: Int) {
         var saved = 0
         var removed = 0
+        var problem: RecordingError?
         for text in try names() {
             guard let name = RecordingName.wanted(ofHidden: text) else { continue }
             let path = settings.folder + "/" + text
@@ -33,30 +35,40 @@ struct RecordingFolder: RecordingStorage {
             defer { close(descriptor) }
             // Somebody is writing it.
             guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { continue }
-            if closeStream(descriptor) {
-                try RecordingFile.reveal(path, as: name, in: settings.folder)
-                saved += 1
-            } else if unlink(path) == 0 {
-                removed += 1
+            do throws(RecordingError) {
+                if try closeStream(descriptor, path) {
+                    try RecordingFile.reveal(path, as: name, in: settings.folder)
+                    saved += 1
+                } else if unlink(path) == 0 {
+                    removed += 1
+                }
+            } catch {
+                problem = problem ?? error
             }
         }
+        if let problem { throw problem }
         return (saved, removed)
     }
 
-    /// Cuts off what is not whole, and marks the end.
-    private func closeStream(_ descriptor: Int32) -> Bool {
+    /// Cuts off what is not whole, and marks the end. False: there is no sound in it.
+    private func closeStream(_ descriptor: Int32, _ path: String) throws(RecordingError) -> Bool {
         var status = stat()
-        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-            Int(status.st_size) <= settings.byteCountMax + 1_000_000
-        else { return false }
+        guard fstat(descriptor, &status) == 0 else { throw RecordingError("read", path) }
+        guard status.st_mode & S_IFMT == S_IFREG, Int(status.st_size) <= settings.byteCountMax + 1_000_000 else {
+            return false
+        }
         var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
         let count = bytes.withUnsafeMutableBytes { pread(descriptor, $0.baseAddress, $0.count, 0) }
-        guard count == bytes.count else { return false }
+        guard count == bytes.count else { throw RecordingError("read", path, code: count < 0 ? errno : EIO) }
         let whole = OggPages.whole(bytes)
         guard whole.pages > OggPages.headPages else { return false }
         let last = OggPages.closed(Array(bytes[whole.lastPage..<whole.byteCount]))
         let written = last.withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, off_t(whole.lastPage)) }
-        return written == last.count && ftruncate(descriptor, off_t(whole.byteCount)) == 0 && fsync(descriptor) == 0
+        guard written == last.count else { throw RecordingError("write", path, code: written < 0 ? errno : ENOSPC) }
+        guard ftruncate(descriptor, off_t(whole.byteCount)) == 0, fsync(descriptor) == 0 else {
+            throw RecordingError("write", path)
+        }
+        return true
     }
 
     // MARK: Bounds

@@ -10,6 +10,7 @@ protocol RecordingStorage {
     /// Saves what is whole of the recordings that a process left behind when it was killed, and removes the others.
     ///
     /// - Returns: How many were saved and how many removed.
+    /// - Throws: Why one could not be saved; the others were.
     func recover() throws(RecordingError) -> (saved: Int, removed: Int)
     /// Removes the recordings that are too old or too many.
     ///

@@ -95,8 +95,10 @@ final class RecordingWriter {
     private func prepare() throws(RecordingError) {
         try folder.make()
         hasFolder = true
-        let (saved, removed) = try folder.recover()
-        if saved + removed > 0 {
+        // What cannot be saved keeps nothing from being recorded.
+        attempt { () throws(RecordingError) in
+            let (saved, removed) = try folder.recover()
+            guard saved + removed > 0 else { return }
             logger.notice(
                 "recordings recovered after a crash", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
         }

@@ -178,8 +178,34 @@ import Vocabulary
         #expect(log.warnings == 1)
     }
 
+    @Test func `a recording that cannot get its name keeps no other from it, and the bounds are kept`() throws {
+        let folder = try TemporaryFolder()
+        record(try speech(100), in: folder)
+        let bytes = try folder.read("kept/20261121T162618Z-Ann.opus")
+        let stuck = "20200102T030405Z-Stuck"
+        for number in 1...RecordingFile.numbersMax {
+            try folder.write([], to: "kept/\(stuck)\(number == 1 ? "" : "-\(number)").opus")
+        }
+        try folder.write(bytes, to: "kept/.\(stuck).opus.part")
+        for number in 1...20 { try folder.write(bytes, to: "kept/.20210102T030405Z-Cut_\(number).opus.part") }
+        let log = KeptLog()
+        let writer = RecordingWriter(settings(folder, count: 500), logger: log.logger)
+        writer.start()
+        let names = folder.names("kept")
+        #expect(names.filter { $0.hasSuffix(".part") } == [".\(stuck).opus.part"])
+        #expect(names.count { $0.hasPrefix("20210102T030405Z-Cut_") } == 20)
+        #expect(names.count { $0.hasSuffix(".opus") } == 500)
+        #expect(log.warnings == 1)
+    }
+
     /// The disk is full in the middle of a file: half a recording is none, the next one is whole, and both changes are told once.
-    @Test func `a disk that fills up within a burst leaves no half of it`() throws {
+    /// What a kill left behind is saved as soon as there is room.
+    @Test func `a full disk leaves no half of a burst, and what a kill left behind is not lost`() throws {
+        let killed = try TemporaryFolder()
+        record(try speech(400), in: killed)
+        let whole = "20261121T162618Z-Ann.opus"
+        let left = ".\(whole).part"
+        #expect(rename(killed.path + "/kept/" + whole, killed.path + "/kept/" + left) == 0)
         let folder = try TemporaryFolder()
         let log = KeptLog()
         let writer = RecordingWriter(settings(folder), logger: log.logger)
@@ -197,11 +223,16 @@ import Vocabulary
             try burst(1)
             try burst(2)
         }
+        let recovered = Result { try RecordingFolder(settings: settings(killed)).recover() }
         #expect(run("prlimit", "--pid", "\(getpid())", "--fsize=unlimited:").status == 0)
         try attempts.get()
         #expect(folder.names("kept") == [] && writer.recordings == 0 && log.warnings == 1, "\(folder.names("kept"))")
         try burst(3)
         #expect(folder.names("kept").count == 1 && writer.recordings == 1 && log.warnings == 1)
+        #expect(throws: RecordingError.self) { try recovered.get() }
+        #expect(killed.names("kept") == [left])
+        #expect(try RecordingFolder(settings: settings(killed)).recover() == (1, 0))
+        #expect(killed.names("kept") == [whole])
     }
 
     @Test func `a clock ten years ahead at a start deletes nothing`() throws {
