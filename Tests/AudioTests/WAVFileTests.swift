@@ -146,6 +146,14 @@ import Testing
         #expect(await lost == 0)
     }
 
+    @Test(arguments: [Resampler.rateMin, 44_100, 48_000, Resampler.rateMax])
+    func `a file is a microphone for a year`(rate: Int) {
+        let year = 365 * 86_400
+        #expect(WAVMicrophone.time(of: year * rate, rate: rate) == .seconds(year))
+        #expect(WAVMicrophone.time(of: year * rate + rate / 4, rate: rate) == .seconds(year) + .milliseconds(250))
+        #expect(WAVMicrophone.time(of: 441, rate: 44_100) == .milliseconds(10))
+    }
+
     @Test func `the file is whole after every step and gaps are silence`() throws {
         let path = temporaryPath("writer.wav")
         defer { unlink(path) }

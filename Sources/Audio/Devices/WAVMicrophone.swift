@@ -49,8 +49,7 @@ final class WAVMicrophone: CaptureSource {
     }
 
     func read(into output: UnsafeMutablePointer<Float>) throws(AudioFault) -> Int {
-        let due = startedAt + .nanoseconds((framesRead + periodFrames) * 1_000_000_000 / reader.rate)
-        sleep(until: due)
+        sleep(until: startedAt + Self.time(of: framesRead + periodFrames, rate: reader.rate))
         framesRead += periodFrames
         guard let resampler else {
             _ = try reader.read(periodFrames, into: output)
@@ -65,6 +64,11 @@ final class WAVMicrophone: CaptureSource {
 
     func stop() {}
     func close() {}
+
+    /// How long so many frames last. Whole seconds are apart: in nanoseconds the product overflows after two days.
+    static func time(of frames: Int, rate: Int) -> Duration {
+        .seconds(frames / rate) + .nanoseconds(frames % rate * 1_000_000_000 / rate)
+    }
 }
 
 /// Sleeps until `instant` by the monotonic clock; not at all when it is over.
