@@ -154,6 +154,23 @@ import Testing
         #expect(WAVMicrophone.time(of: 441, rate: 44_100) == .milliseconds(10))
     }
 
+    @Test func `the silence after the last sound is in the file, though the speaker was closed before`() throws {
+        let path = temporaryPath("closed.wav")
+        defer { unlink(path) }
+        let speaker = try WAVSpeaker(path: path, configuration: PlaybackConfiguration())
+        let block = [Float](repeating: 0.5, count: playbackBlock)
+        for _ in 0..<2 {
+            try speaker.open()
+            try speaker.start()
+            try speaker.write(block)
+            usleep(100_000)
+            speaker.close()
+        }
+        let samples = try readWAV(path)
+        #expect(samples.count { $0 > 0.4 } == 2 * playbackBlock)
+        #expect(samples.suffix(2_400).allSatisfy { $0 == 0 })
+    }
+
     @Test func `the file is whole after every step and gaps are silence`() throws {
         let path = temporaryPath("writer.wav")
         defer { unlink(path) }

@@ -36,7 +36,7 @@ final class WAVSpeaker: PlaybackSink {
     var recordingOrigin: Instant? { keepsTime ? origin : nil }
     var delay: Duration { max(.zero, nextHeardAt - .now) }
 
-    func open() throws(AudioFault) {}
+    func open() throws(AudioFault) { closed = false }
 
     func start() throws(AudioFault) {
         // Silence from the last sound up to now, and the device's queue of it.
