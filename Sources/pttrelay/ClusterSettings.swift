@@ -9,6 +9,13 @@ struct ClusterSettings: Equatable {
     var configuration: ClusterConfiguration
     var timers = SharesStateMachine.Timers()
 
+    /// What changes only with a restart, and is of this table: where others reach [web] is not.
+    var untilRestart: ClusterSettings {
+        var settings = self
+        settings.configuration.web = nil
+        return settings
+    }
+
     /// The most servers that can be named.
     private static let serversMaximum = 16
     private static let megabyte = 1 << 20

@@ -88,7 +88,7 @@ struct Reloader: Sendable {
         if old.limits != new.limits { names.append("[limits]") }
         if old.operatorListen != new.operatorListen { names.append("[operator]") }
         if old.api?.listen != new.api?.listen { names.append("[api]") }
-        if old.cluster != new.cluster { names.append("[cluster]") }
+        if old.cluster.map(\.untilRestart) != new.cluster.map(\.untilRestart) { names.append("[cluster]") }
         if old.web.map(\.untilRestart) != new.web.map(\.untilRestart) { names.append("[web]") }
         if (old.push == nil) != (new.push == nil) {
             names.append("[push]")

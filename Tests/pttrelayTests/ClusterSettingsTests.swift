@@ -55,6 +55,18 @@ import Testing
         #expect(Reloader.needRestart(RelaySettings(), try read(least)) == ["[cluster]"])
     }
 
+    @Test func `a change of [web] is not told as one of [cluster]`() throws {
+        let web = "[web]\nlisten = \"0.0.0.0:443\"\n"
+        let old = try read(least + web)
+        let moved = try read(least + web.replacing("443", with: "8443"))
+        // The others are told where, when the relay is started again.
+        #expect(old.cluster?.configuration.web != moved.cluster?.configuration.web)
+        #expect(Reloader.needRestart(old, moved) == ["[web]"])
+        #expect(Reloader.needRestart(old, try read(least)) == ["[web]"])
+        let elsewhere = try read(least.replacing("10.0.0.1", with: "10.0.0.2") + web)
+        #expect(Reloader.needRestart(old, elsewhere) == ["[cluster]"])
+    }
+
     @Test func `the status names who writes, who serves what, who lacks records and who is silent`() {
         func report(_ node: String, position: UInt64, at: Int64) -> ClusterNodeReport {
             ClusterNodeReport(
