@@ -12,8 +12,9 @@ final class AccessWatch {
     private var folders: [Int32: String] = [:]
     private var watch: EventLoop.Watch?
 
-    /// - Parameter handler: Called with the path of a file whose permissions changed.
-    init(loop: EventLoop, _ handler: @escaping (String) -> Void) throws(SystemError) {
+    /// - Parameter handler: Called with the path of a file whose permissions changed; nil: changes were missed, and each folder has to be
+    ///   added again.
+    init(loop: EventLoop, _ handler: @escaping (String?) -> Void) throws(SystemError) {
         descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
         guard descriptor >= 0 else { throw SystemError("inotify_init1") }
         do throws(SystemError) {
@@ -44,11 +45,12 @@ final class AccessWatch {
         close(descriptor)
     }
 
-    private func read(_ handler: (String) -> Void) {
+    private func read(_ handler: (String?) -> Void) {
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = Glibc.read(descriptor, &bytes, bytes.count)
         let header = MemoryLayout<inotify_event>.size
         var paths: Set<String> = []
+        var hasMissed = false
         bytes.withUnsafeBytes { buffer in
             var offset = 0
             while offset + header <= count {
@@ -57,7 +59,11 @@ final class AccessWatch {
                 guard end <= count else { break }
                 let name = buffer[(offset + header)..<end].prefix { $0 != 0 }
                 offset = end
-                if event.mask & UInt32(IN_IGNORED) != 0 {
+                if event.mask & UInt32(IN_Q_OVERFLOW) != 0 {
+                    // The news that a folder is gone may be among what the kernel has dropped.
+                    folders = [:]
+                    hasMissed = true
+                } else if event.mask & UInt32(IN_IGNORED) != 0 {
                     // The folder is gone, as /dev/input with its last device; a new one has to be watched anew.
                     folders[event.wd] = nil
                 } else if let folder = folders[event.wd] {
@@ -66,5 +72,6 @@ final class AccessWatch {
             }
         }
         for path in paths.sorted() { handler(path) }
+        if hasMissed { handler(nil) }
     }
 }

@@ -170,7 +170,7 @@ public actor LinuxInputMonitor {
         do throws(SystemError) {
             if access == nil {
                 access = try AccessWatch(loop: loop) { [weak self] node in
-                    self?.assumeIsolated { $0.handle(.accessChanged(node: node)) }
+                    self?.assumeIsolated { $0.accessChanged(node) }
                 }
             }
             return try access?.add(folderOf: node) ?? false
@@ -179,6 +179,11 @@ public actor LinuxInputMonitor {
                 "Later changes of permissions are not detected", metadata: ["node": "\(node)", "reason": "\(error)"])
             return false
         }
+    }
+
+    private func accessChanged(_ node: String?) {
+        if node == nil { logger.warning("Changes of permissions were lost; trying all devices that were denied") }
+        handle(.accessChanged(node: node))
     }
 
     private func schedule() {

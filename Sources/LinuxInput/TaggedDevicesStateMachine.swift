@@ -26,8 +26,8 @@ struct TaggedDevicesStateMachine: Sendable {
         case failed(node: String, LinuxInputError)
         /// It was open and can be read no more; it has been closed.
         case lost(node: String, LinuxInputError)
-        /// Who may open the node has changed.
-        case accessChanged(node: String)
+        /// Who may open the node has changed; nil: that of any node may have, as news was missed.
+        case accessChanged(node: String?)
         /// `nextDeadline` has come.
         case deadline
     }
@@ -90,8 +90,11 @@ struct TaggedDevicesStateMachine: Sendable {
         case .failed(let node, let error), .lost(let node, let error):
             return failed(node, error, at: now) + fill()
         case .accessChanged(let node):
-            guard entries[node]?.state == .denied else { return [] }
-            return open(node)
+            var actions: [Action] = []
+            for node in node.map({ [$0] }) ?? entries.keys.sorted() where entries[node]?.state == .denied {
+                actions += open(node)
+            }
+            return actions
         case .deadline:
             var actions: [Action] = []
             for (node, entry) in entries.sorted(by: { $0.key < $1.key }) {

@@ -291,7 +291,7 @@ private final class Heard: Sendable {
         let told = Lines()
         let watch = Box<AccessWatch>()
         try await loop.run {
-            watch.value = try AccessWatch(loop: loop) { told.note($0) }
+            watch.value = try AccessWatch(loop: loop) { told.note($0 ?? "missed") }
             try watch.value?.add(folderOf: node)
         }
         #expect(rmdir(folder.path) == 0 && mkdir(folder.path, 0o700) == 0)
@@ -313,13 +313,39 @@ private final class Heard: Sendable {
         let told = Lines()
         let watch = Box<AccessWatch>()
         try await loop.run {
-            watch.value = try AccessWatch(loop: loop) { told.note($0) }
+            watch.value = try AccessWatch(loop: loop) { told.note($0 ?? "missed") }
             try watch.value?.add(folderOf: node)
             try watch.value?.add(folderOf: node)
         }
         #expect(chmod(node, 0o600) == 0)
         try await until { !told.all.isEmpty }
         #expect(told.all == [node])
+        try await loop.run { watch.value?.shut() }
+    }
+
+    @Test func `changes that the kernel dropped are told as missed, and the folder can be watched anew`() async throws {
+        let loop = try EventLoop(name: "access")
+        defer { loop.stop() }
+        let folder = try TemporaryFolder()
+        let nodes = [folder.path + "/node", folder.path + "/null"]
+        for node in nodes { close(open(node, O_CREAT | O_WRONLY, 0o600)) }
+        let told = Lines()
+        let watch = Box<AccessWatch>()
+        var digits = [UInt8](repeating: 0, count: 32)
+        let file = open("/proc/sys/fs/inotify/max_queued_events", O_RDONLY | O_CLOEXEC)
+        let count = read(file, &digits, digits.count)
+        close(file)
+        let queued = try #require(Int(String(decoding: digits.prefix(max(0, count - 1)), as: UTF8.self)))
+        try await loop.run {
+            watch.value = try AccessWatch(loop: loop) { told.note($0 ?? "missed") }
+            try watch.value?.add(folderOf: nodes[0])
+            // While the loop is busy nothing is read. Equal events that follow each other would be one.
+            for count in 0..<(queued + 8) { chmod(nodes[count % 2], 0o600) }
+        }
+        try await until { told.all.last == "missed" }
+        #expect(try await loop.run { try watch.value?.add(folderOf: nodes[0]) } == true)
+        #expect(chmod(nodes[1], 0o600) == 0)
+        try await until { told.all.last == nodes[1] }
         try await loop.run { watch.value?.shut() }
     }
 }

@@ -66,6 +66,17 @@ extension TaggedDevice {
         #expect(run(&machine, .opened(node: node)) == [.problem(node: node, nil)])
     }
 
+    @Test func `when changes of permissions were missed, all that were denied are tried, and nothing else`() {
+        var machine = TaggedDevicesStateMachine()
+        let nodes = (0...3).map { "/dev/input/event\($0)" }
+        for node in nodes { _ = run(&machine, .tagged(.input(node))) }
+        _ = run(&machine, .opened(node: nodes[1]))
+        _ = run(&machine, .failed(node: nodes[2], .inUse(node: nodes[2])))
+        for node in [nodes[3], nodes[0]] { _ = run(&machine, .failed(node: node, .permission(node: node))) }
+        #expect(run(&machine, .accessChanged(node: nil)) == [.open(.input(nodes[0])), .open(.input(nodes[3]))])
+        #expect(run(&machine, .accessChanged(node: nil)) == [])
+    }
+
     @Test func `a device that somebody else has is tried at growing pauses`() {
         var machine = TaggedDevicesStateMachine()
         _ = run(&machine, .tagged(.input(node)))
