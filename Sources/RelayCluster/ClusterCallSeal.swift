@@ -6,6 +6,9 @@ import Cryptography
 /// A request is `version, kind, length of caller, caller, number, body, code`, an answer `version, kind, body, code`; numbers are
 /// big-endian. A node is named by its incarnation, which is random, and another one each time that the node starts. So what was
 /// sent to one that has stopped is of no use afterwards.
+///
+/// The upper half of a number is the hour in which the request was made, so numbers of all callers have one order. A node that knows too
+/// many callers forgets the one whose last number is the least, and opens no number up to that one any more, whoever's it is.
 struct ClusterCallSeal: Sendable {
     /// A request.
     struct Call: Equatable, Sendable {
@@ -25,7 +28,7 @@ struct ClusterCallSeal: Sendable {
     static let bodyByteCountMaximum = 256 << 10
     /// Characters of the longest incarnation.
     static let incarnationLengthMaximum = 64
-    /// How many nodes may ask. None is forgotten: its requests could be repeated.
+    /// How many callers are known; each start of a node is another one.
     static let callersMaximum = 4_096
     /// Another version of the program that writes another format has another byte here.
     private static let version: UInt8 = 1
@@ -34,6 +37,8 @@ struct ClusterCallSeal: Sendable {
     private let incarnation: String
     private var last: UInt64 = 0
     private var callers: [String: ReplayWindow] = [:]
+    /// The last number of a caller that was forgotten; no known caller's last one is before it.
+    private var forgotten: UInt64 = 0
 
     /// A node with an incarnation that no other node has, and none had: random, of at most 64 visible ASCII characters.
     init(identity: ClusterIdentity, incarnation: String) {
@@ -68,9 +73,12 @@ struct ClusterCallSeal: Sendable {
     // MARK: Asking
 
     /// A request to the node of that incarnation, with its number, by which its answer is opened; nil: the body is too long.
-    mutating func seal(_ body: [UInt8], to recipient: String) -> (message: [UInt8], number: UInt64)? {
+    ///
+    /// - Parameter time: Now, in seconds since 1970. A clock that is wrong by hours matters only where callers are forgotten.
+    mutating func seal(_ body: [UInt8], to recipient: String, at time: Int64) -> (message: [UInt8], number: UInt64)? {
         guard body.count <= Self.bodyByteCountMaximum else { return nil }
-        last += 1
+        // Not finer: a request that is overtaken by one of the next hour is too old for its window.
+        last = max(last + 1, UInt64(UInt32(clamping: time / 3_600)) << 32)
         var message = Self.head(.request)
         message.append(UInt8(clamping: incarnation.utf8.count))
         message += incarnation.utf8
@@ -94,19 +102,27 @@ struct ClusterCallSeal: Sendable {
 
     // MARK: Answering
 
-    /// Whether no further node is answered. Each start of a node counts as one. A node with a new incarnation answers again.
-    var isFull: Bool { callers.count >= Self.callersMaximum }
-
-    /// Opens a request, once; nil: no node has written it, or not to this one, or it is here again, or its caller is one too many.
+    /// Opens a request, once; nil: no node has written it, or not to this one, or it is here again, or may be.
     mutating func open(_ message: [UInt8]) -> Call? {
         guard let (call, code) = Self.parts(of: message) else { return nil }
         let expected = self.code(
             .request, of: call.body, number: call.number, from: call.caller, to: incarnation)
-        guard constantTimeEqual(expected, code) else { return nil }
-        guard callers[call.caller] != nil || !isFull else { return nil }
+        guard constantTimeEqual(expected, code), call.number > forgotten else { return nil }
+        if callers[call.caller] == nil, callers.count >= Self.callersMaximum {
+            guard forgetOldest(before: call.number) else { return nil }
+        }
         // In place: a window is not copied.
         guard callers[call.caller, default: ReplayWindow()].accept(call.number) else { return nil }
         return call
+    }
+
+    /// Forgets the caller that has asked nothing for longest; false: even its last number is not before that one.
+    private mutating func forgetOldest(before number: UInt64) -> Bool {
+        let oldest = callers.min { $0.value.last < $1.value.last }
+        guard let oldest, oldest.value.last < number else { return false }
+        callers[oldest.key] = nil
+        forgotten = oldest.value.last
+        return true
     }
 
     /// The answer to a request; nil: the body is too long. It is valid for that request only.
@@ -133,6 +149,11 @@ struct ClusterCallSeal: Sendable {
             Array(message.suffix(codeByteCount))
         )
     }
+}
+
+extension ReplayWindow {
+    /// The last number; 0: there was none.
+    fileprivate var last: UInt64 { highestAccepted ?? 0 }
 }
 
 /// The relay that a cluster is.

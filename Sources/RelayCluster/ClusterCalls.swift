@@ -1,4 +1,5 @@
 // Requests of a cluster's relays to each other, by way of NATS.
+import Glibc
 import Logging
 import MonotonicTime
 import NATS
@@ -60,7 +61,9 @@ public actor ClusterCalls {
     func ask(
         _ request: [UInt8], of incarnation: String, wait: Duration = wait, on lane: EventLoop? = nil
     ) async throws -> [UInt8] {
-        guard waiting < Self.waitingMaximum, let (message, number) = seal.seal(request, to: incarnation) else {
+        guard waiting < Self.waitingMaximum,
+            let (message, number) = seal.seal(request, to: incarnation, at: Int64(time(nil)))
+        else {
             throw ClusterError.notAnswered("too much is asked at once")
         }
         waiting += 1

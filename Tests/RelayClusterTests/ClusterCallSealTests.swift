@@ -12,11 +12,13 @@ import Testing
         init(_ relay: ClusterIdentity, _ incarnation: String) {
             rules = ClusterCallSeal(identity: relay, incarnation: incarnation)
         }
-        func seal(_ body: [UInt8], to recipient: String) -> (message: [UInt8], number: UInt64)? {
-            rules.seal(body, to: recipient)
+        func seal(
+            _ body: [UInt8], to recipient: String, at time: Int64 = 0
+        ) -> (message: [UInt8], number: UInt64)? {
+            rules.seal(body, to: recipient, at: time)
         }
-        func sealed(_ body: [UInt8], to recipient: String) throws -> [UInt8] {
-            try #require(seal(body, to: recipient)).message
+        func sealed(_ body: [UInt8], to recipient: String, at time: Int64 = 0) throws -> [UInt8] {
+            try #require(seal(body, to: recipient, at: time)).message
         }
         func open(_ answer: [UInt8], to number: UInt64, of recipient: String) -> [UInt8]? {
             rules.open(answer, to: number, of: recipient)
@@ -28,7 +30,6 @@ import Testing
         init(_ relay: ClusterIdentity, _ incarnation: String) {
             rules = ClusterCallSeal(identity: relay, incarnation: incarnation)
         }
-        var isFull: Bool { rules.isFull }
         func open(_ message: [UInt8]) -> ClusterCallSeal.Call? { rules.open(message) }
         func seal(_ answer: [UInt8], to call: ClusterCallSeal.Call) -> [UInt8]? { rules.seal(answer, to: call) }
         /// Opens a message, and does not remember it.
@@ -179,33 +180,74 @@ import Testing
         }
     }
 
-    @Test func `so many callers are known, and no further one is answered`() throws {
-        let callers = (0..<ClusterCallSeal.callersMaximum).map {
-            Caller(relay, "c\($0)")
-        }
-        var first: [[UInt8]] = []
+    @Test func `a new caller is answered however many there were, and nothing is taken twice`() throws {
+        let callers = (0..<ClusterCallSeal.callersMaximum + 64).map { Caller(relay, "c\($0)") }
+        let hour: Int64 = 3_600
+        var taken: [[UInt8]] = []
+        // Each node starts again and again, and one is there all the time.
         for index in callers.indices {
-            #expect(!callee.isFull)
-            let message = try callers[index].sealed([UInt8(truncatingIfNeeded: index)], to: "bb02")
-            // What is forged takes no place.
-            var forged = message
-            forged[4] ^= 1
-            #expect(callee.open(forged) == nil)
-            #expect(callee.open(message)?.caller == "c\(index)")
-            first.append(message)
+            for time in [Int64(index) * hour, Int64(index) * hour + 1] {
+                let message = try callers[index].sealed([UInt8(truncatingIfNeeded: index)], to: "bb02", at: time)
+                // What is forged makes nobody forgotten.
+                var forged = message
+                forged[4] ^= 1
+                #expect(callee.open(forged) == nil)
+                #expect(callee.open(message)?.caller == "c\(index)", "caller \(index)")
+                taken.append(message)
+            }
+            let steady = try caller.sealed([], to: "bb02", at: Int64(index) * hour)
+            #expect(callee.open(steady)?.caller == "aa01")
+            taken.append(steady)
         }
-        #expect(callee.isFull)
-        let (message, _) = try request()
-        #expect(callee.open(message) == nil)
-        for (index, repeated) in first.enumerated() {
-            #expect(callee.open(repeated) == nil)
-            let next = try callers[index].sealed([], to: "bb02")
-            #expect(callee.open(next)?.number == 2)
+        for repeated in taken { #expect(callee.open(repeated) == nil) }
+        // One that was forgotten is known again, and what it has sent before is not.
+        let now = Int64(callers.count) * hour
+        for body: UInt8 in 1...2 {
+            let late = try callers[0].sealed([body], to: "bb02", at: now)
+            #expect(callee.open(late)?.body == [body])
+            taken.append(late)
         }
+        for repeated in taken { #expect(callee.open(repeated) == nil) }
+    }
+
+    @Test func `callers of one hour are answered, one with a late clock is not, and nothing is taken twice`() throws {
+        let time: Int64 = 9 * 3_600
+        let callers = (0..<ClusterCallSeal.callersMaximum).map { Caller(relay, "c\($0)") }
+        var taken: [[UInt8]] = []
+        for _ in 1...2 {
+            for caller in callers {
+                let message = try caller.sealed([], to: "bb02", at: time)
+                #expect(callee.open(message) != nil)
+                taken.append(message)
+            }
+        }
+        let early = try request().message
+        #expect(callee.open(early) == nil)
+        let right = try caller.sealed([1], to: "bb02", at: time + 3_600)
+        #expect(callee.open(right)?.body == [1])
+        taken.append(right)
+        // The one that was forgotten for it comes back in place of another one, and so on.
+        let count = taken.count
+        for caller in callers {
+            let message = try caller.sealed([], to: "bb02", at: time)
+            if callee.open(message) != nil { taken.append(message) }
+        }
+        #expect(taken.count - count >= callers.count - 1)
+        for repeated in taken { #expect(callee.open(repeated) == nil) }
         // A new run answers again.
         let next = Callee(relay, "bb03")
-        #expect(next.open(try caller.sealed([1], to: "bb03")) != nil)
-        #expect(next.open(message) == nil)
+        let other = Caller(relay, "aa02")
+        #expect(next.open(try other.sealed([1], to: "bb03")) != nil)
+        #expect(next.open(right) == nil && next.open(early) == nil)
+    }
+
+    @Test func `a clock that goes back, or is beyond all, makes no number again`() throws {
+        var before: UInt64 = 0
+        for time: Int64 in [-1, .min, 0, 3_599, 3_600, 7_200, 3_600, .max, 0, .max] {
+            let number = try #require(caller.seal([], to: "bb02", at: time)).number
+            #expect(number > before)
+            before = number
+        }
     }
 
     @Test func `bodies have a longest one`() throws {
