@@ -98,7 +98,7 @@ public struct ClusterNodeReport: Codable, Equatable, Sendable {
     public var identifier: String
     /// Where members reach it.
     public var place: String
-    /// Whether it writes the records.
+    /// Whether it writes the records. Nothing reads it here; earlier versions cannot read a report without it.
     public var serves: Bool
     /// The last position of the log that it has.
     public var position: UInt64
