@@ -41,8 +41,9 @@ struct Pttd: ParsableCommand {
     var checkConfiguration = false
 
     func run() throws {
-        // A peer that closes a pipe or socket is told by the call's error, not by a signal.
+        // The call's error tells that a peer has closed a pipe or socket, or that a file may not grow (LimitFSIZE=).
         signal(SIGPIPE, SIG_IGN)
+        signal(SIGXFSZ, SIG_IGN)
         let level = logLevel
         LoggingSystem.bootstrap { LineLogHandler(label: $0, level: level) }
         let logger = Logger(label: "pttd")

@@ -54,7 +54,9 @@ struct RunCommand: ParsableCommand {
     private static let signals = [SIGHUP, SIGTERM, SIGINT]
 
     func run() throws {
+        // The call's error tells that a peer has closed a pipe or socket, or that a file may not grow (LimitFSIZE=).
         signal(SIGPIPE, SIG_IGN)
+        signal(SIGXFSZ, SIG_IGN)
         // Before the first thread starts.
         SignalWatch.hold(Self.signals)
         do {

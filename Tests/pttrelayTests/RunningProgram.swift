@@ -91,9 +91,14 @@ final class RunningProgram: Sendable {
     /// Lets it open files again.
     func relieve() throws { try limit(to: 256) }
 
-    private func limit(to count: Int) throws {
+    private func limit(to count: Int) throws { try limit("nofile=\(count)") }
+
+    /// Lets its files grow to so many bytes; nil: to any size.
+    func limitFiles(to byteCount: Int?) throws { try limit("fsize=\(byteCount.map { "\($0)" } ?? "unlimited")") }
+
+    private func limit(_ resource: String) throws {
         // prlimit(2) is not in Swift's view of the C library.
-        try #require(system("prlimit --pid \(process) --nofile=\(count):") == 0)
+        try #require(system("prlimit --pid \(process) --\(resource):") == 0)
     }
 
     /// Adds `lines` to the configuration that it was started with.

@@ -190,6 +190,24 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)))
+    func `a limit of the size of files does not end the program`() async throws {
+        let relay = try RunningProgram()
+        try relay.limitFiles(to: 1)
+        let written = relay.log.utf8.count
+        // A reload is logged.
+        kill(relay.process, SIGHUP)
+        try await Task.sleep(for: .milliseconds(500))
+        #expect(relay.isRunning && relay.log.utf8.count == written)
+        try relay.limitFiles(to: nil)
+        kill(relay.process, SIGHUP)
+        let deadline = ContinuousClock.now + .seconds(10)
+        while relay.log.utf8.count == written {
+            try #require(relay.isRunning && ContinuousClock.now < deadline, "nothing is logged any more")
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
     func `without a command, or with a wrong one, the program fails and shows its commands`() async throws {
         let folder = try StateFolder()
         for words in [[], ["ron"]] {
