@@ -12,7 +12,7 @@ import WebTestSupport
 
 @testable import RelayClient
 
-/// A relay of one connection at a time, whose answers a test writes.
+/// A relay whose answers a test writes. A connection may be there still when the next one comes.
 private final class ScriptedRelay: Sendable {
     /// What it does in the handshake.
     enum Hello: Sendable {
@@ -23,9 +23,14 @@ private final class ScriptedRelay: Sendable {
         case none
     }
 
-    private struct State {
+    /// One connection.
+    private struct Peer {
         var handshake: WebLinkServerHandshake?
         var cipher: WebLinkCipher?
+    }
+
+    private struct State {
+        var peers: [ObjectIdentifier: Peer] = [:]
         var media: [[UInt8]] = []
         var messages: [WebSealedMessage] = []
         var connections = 0
@@ -52,22 +57,24 @@ private final class ScriptedRelay: Sendable {
         case .opened:
             state.withLock { state in
                 state.connections += 1
-                state.cipher = nil
                 let identity = if case .of(let other) = hello { other } else { Self.identity }
-                state.handshake = SigningKey(identity).map { WebLinkServerHandshake(key: $0) }
+                let handshake = SigningKey(identity).map { WebLinkServerHandshake(key: $0) }
+                state.peers[ObjectIdentifier(socket)] = Peer(handshake: handshake)
             }
         case .message(let bytes): receive(socket, bytes)
         case .closed(let code): state.withLock { $0.closes.append(code) }
-        case .pong, .gone: break
+        case .gone: state.withLock { $0.peers[ObjectIdentifier(socket)] = nil }
+        case .pong: break
         }
     }
 
     private func receive(_ socket: ScriptedWebSocket, _ bytes: [UInt8]) {
         enum Step { case say([UInt8]), script(WebSealedMessage?), nothing }
+        let peer = ObjectIdentifier(socket)
         let step: Step = state.withLock { state in
             switch bytes.first {
             case 1:
-                guard var right = try? state.handshake?.receive(hello: bytes) else { return .nothing }
+                guard var right = try? state.peers[peer]?.handshake?.receive(hello: bytes) else { return .nothing }
                 switch hello {
                 case .right, .of: return .say(right)
                 case .bytes(let other): return .say(other)
@@ -77,10 +84,11 @@ private final class ScriptedRelay: Sendable {
                 case .none: return .nothing
                 }
             case 3:
-                state.cipher = try? state.handshake?.receive(proof: bytes).cipher
+                let cipher = try? state.peers[peer]?.handshake?.receive(proof: bytes).cipher
+                state.peers[peer]?.cipher = cipher
                 return .script(nil)
             case 16:
-                guard let message = try? state.cipher?.open(bytes) else { return .nothing }
+                guard let message = try? state.peers[peer]?.cipher?.open(bytes) else { return .nothing }
                 if case .media(let packet) = message {
                     state.media.append(packet)
                     return .nothing
@@ -97,12 +105,14 @@ private final class ScriptedRelay: Sendable {
         }
     }
 
-    /// A sealed message, ready to be sent.
-    func sealed(_ message: WebSealedMessage) -> [UInt8] {
-        state.withLock { state in (try? state.cipher?.seal(message)) ?? [] }
+    /// A sealed message, ready to be sent on that connection.
+    func sealed(_ message: WebSealedMessage, for socket: ScriptedWebSocket) -> [UInt8] {
+        state.withLock { state in (try? state.peers[ObjectIdentifier(socket)]?.cipher?.seal(message)) ?? [] }
     }
 
-    func seal(_ message: ServerMessage) -> [UInt8] { sealed(.control(Array(message.framed().dropFirst(4)))) }
+    func seal(_ message: ServerMessage, for socket: ScriptedWebSocket) -> [UInt8] {
+        sealed(.control(Array(message.framed().dropFirst(4))), for: socket)
+    }
 
     static var welcome: ServerMessage {
         .welcome(
@@ -151,10 +161,10 @@ private final class ScriptedRelay: Sendable {
     @Test func `a relay that does everything right is joined, and its messages may come in pieces`() async throws {
         try await withClient(script: { relay, socket, message in
             guard Self.joins(message) else { return }
-            socket.send(relay.seal(ScriptedRelay.welcome), fragments: 7)
+            socket.send(relay.seal(ScriptedRelay.welcome, for: socket), fragments: 7)
             // Nothing of these is of this protocol: they are ignored.
             socket.send([99, 1, 2, 3])
-            socket.send(relay.sealed(.ping(5)))
+            socket.send(relay.sealed(.ping(5), for: socket))
             socket.send([128, 1, 2])
         }) { client, relay in
             try await client.untilReady()
@@ -224,7 +234,7 @@ private final class ScriptedRelay: Sendable {
         let hasSpoken = Mutex(false)
         try await withClient(script: { relay, socket, message in
             guard Self.joins(message) else { return }
-            socket.send(relay.seal(ScriptedRelay.welcome))
+            socket.send(relay.seal(ScriptedRelay.welcome, for: socket))
             guard
                 hasSpoken.withLock({ spoken in
                     defer { spoken = true }
@@ -233,23 +243,23 @@ private final class ScriptedRelay: Sendable {
             else { return }
             switch what {
             case "changed":
-                var bytes = relay.sealed(.ping(1))
+                var bytes = relay.sealed(.ping(1), for: socket)
                 bytes[3] ^= 1
                 socket.send(bytes)
             case "repeated":
-                let bytes = relay.sealed(.ping(1))
+                let bytes = relay.sealed(.ping(1), for: socket)
                 socket.send(bytes)
                 socket.send(bytes)
-            case "cut": socket.send(Array(relay.sealed(.ping(1)).dropLast()))
-            case "acknowledgement": socket.send(relay.sealed(.acknowledgement(1)))
+            case "cut": socket.send(Array(relay.sealed(.ping(1), for: socket).dropLast()))
+            case "acknowledgement": socket.send(relay.sealed(.acknowledgement(1), for: socket))
             case "answers":
                 for number in 1...17 {
-                    socket.send(relay.sealed(.answer(number: UInt32(number), isEnd: false, bytes: [])))
+                    socket.send(relay.sealed(.answer(number: UInt32(number), isEnd: false, bytes: []), for: socket))
                 }
             case "old answer":
-                socket.send(relay.sealed(.answer(number: 2, isEnd: true, bytes: [])))
-                socket.send(relay.sealed(.answer(number: 1, isEnd: true, bytes: [])))
-            case "message": socket.send(relay.sealed(.control([0xFF, 0xFF, 0xFF])))
+                socket.send(relay.sealed(.answer(number: 2, isEnd: true, bytes: []), for: socket))
+                socket.send(relay.sealed(.answer(number: 1, isEnd: true, bytes: []), for: socket))
+            case "message": socket.send(relay.sealed(.control([0xFF, 0xFF, 0xFF]), for: socket))
             case "long": socket.send([UInt8](repeating: 16, count: WebLinkLimits.messageBytes + 1))
             default: socket.send(text: "hello")
             }
