@@ -1,6 +1,9 @@
 // Opus by the browser's own encoder (WebCodecs): one encoder for each burst.
+import { within } from "./within.js";
 
 const rate = 48000;
+/** So long an encoder may take to give out what it has. */
+const flushMax = 400;
 const base = { codec: "opus", sampleRate: rate, numberOfChannels: 1, bitrate: 24000, latencyMode: "realtime" };
 let known = null;
 
@@ -63,12 +66,12 @@ export class Encoder {
     audio.close();
   }
 
-  /** Resolves when the last frame was given out. */
+  /** Resolves when the last frame was given out, or will not be: the floor is given back after this. */
   async finish() {
     try {
-      await this.encoder.flush();
+      await within(flushMax, this.encoder.flush(), "flush");
     } catch {
-      // It failed, and said so.
+      // It failed, and said so; or it hangs, and what it has is left behind.
     }
     if (this.encoder.state !== "closed") this.encoder.close();
   }

@@ -7,6 +7,7 @@ import { test } from "node:test";
 
 import { ButtonInput, chooserOptions, profilesFor } from "../../../Sources/RelayWeb/Page/bluetooth.js";
 import { hex } from "../../../Sources/RelayWeb/Page/bytes.js";
+import { Encoder } from "../../../Sources/RelayWeb/Page/encoder.js";
 import { InvitationError, linksIn, parseInvitation, splitLinks } from "../../../Sources/RelayWeb/Page/invitation.js";
 import { decodeServer, encodeServer, ProtocolError } from "../../../Sources/RelayWeb/Page/messages.js";
 import { parseProof } from "../../../Sources/RelayWeb/Page/handshake.js";
@@ -320,6 +321,43 @@ test("a press right after one that was stopped is recorded and released, though 
   await new Promise(resolve => setTimeout(resolve, 5));
   assert.equal(session.calls.at(-1), "end");
   isDone();
+});
+
+test("an encoder that never finishes keeps neither the end of a burst nor the next press back", async () => {
+  const made = talking(), session = made.session();
+  const encoders = [];
+  const before = [globalThis.AudioEncoder, globalThis.AudioData];
+  globalThis.AudioData = class { close() {} };
+  globalThis.AudioEncoder = class {
+    state = "configured";
+    constructor({ output }) { encoders.push(Object.assign(this, { output })); }
+    configure() {}
+    encode() { this.output({ byteLength: 1, copyTo() {} }); }
+    flush() { return new Promise(() => {}); }
+    close() { this.state = "closed"; }
+  };
+  try {
+    made.talker.makeEncoder = (onframe, onerror) => new Encoder({ config: {}, samples: 480 }, onframe, onerror);
+    made.talker.press([session], {});
+    made.block(5);
+    made.talker.release();
+    made.block(20);
+    await new Promise(resolve => setTimeout(resolve, 600));
+    assert.equal(session.calls.at(-1), "end");
+    assert.equal(encoders[0].state, "closed");
+    made.talker.uplink(session, { what: "ended", burst: made.talker.burst, reason: "completed", sent: 25 });
+    made.talker.press([session], {});
+    made.block(5);
+    made.talker.release();
+    made.talker.press([session], {});
+    await new Promise(resolve => setTimeout(resolve, 600));
+    assert.deepEqual(session.calls.slice(-3), ["end", "begin", "burst 3"]);
+    made.talker.stop("link");
+    await new Promise(resolve => setTimeout(resolve, 600));
+    assert.ok(encoders.length === 3 && encoders.every(encoder => encoder.state === "closed"));
+  } finally {
+    [globalThis.AudioEncoder, globalThis.AudioData] = before;
+  }
 });
 
 test("the go-ahead waits for sound from the microphone, but not for long", () => {
