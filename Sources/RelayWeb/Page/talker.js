@@ -46,7 +46,7 @@ export class Talker {
     try {
       current.encoder = this.makeEncoder(frame => {
         if (this.#current === current) for (const session of current.sessions) session.frame(frame.payload, frame.samples, frame.captured);
-      }, () => this.stop("encoder"));
+      }, () => this.#current === current && this.stop("encoder"));
     } catch {
       return this.#over("encoder");
     }

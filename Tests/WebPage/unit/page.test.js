@@ -360,6 +360,23 @@ test("an encoder that never finishes keeps neither the end of a burst nor the ne
   }
 });
 
+test("an encoder that fails ends its own burst, not the one after it", () => {
+  const made = talking(), session = made.session();
+  const { makeEncoder } = made.talker, fail = [];
+  made.talker.makeEncoder = (onframe, onerror) => {
+    fail.push(onerror);
+    return makeEncoder(onframe);
+  };
+  made.talker.press([session], {});
+  made.talker.stop("link");
+  made.talker.press([session], {});
+  fail[0]();
+  assert.ok(made.talker.isBusy);
+  fail[1]();
+  assert.ok(!made.talker.isBusy);
+  assert.equal(made.tones.at(-1), "fault");
+});
+
 test("the go-ahead waits for sound from the microphone, but not for long", () => {
   const made = talking();
   made.talker.press([made.session()], {});
