@@ -6,6 +6,8 @@ import { ProtocolError } from "./messages.js";
 const path = "/pttd/1", subprotocol = "pttd.1";
 const messageMax = 16640;
 const waitingMax = 8192;
+/** With so much unsent, the relay does not read. */
+const pongRoom = 16 * 1024;
 const closeBase = 4000;
 
 /**
@@ -24,6 +26,7 @@ export class Transport {
   #outbox = Promise.resolve();
   #waiting = 0;
   #leaving = 0;
+  #pong = null;
   #keys = null;
   #isOver = false;
 
@@ -123,9 +126,22 @@ export class Transport {
         return this.tell({ is: "acknowledged", count: viewOf(body).getUint32(0) });
       case content.ping:
         if (body.length !== 8) throw new ProtocolError("a ping of a wrong length");
-        return this.#sealed(content.pong, body);
+        return this.#answer(body);
       case content.pong: return this.tell({ is: "pong", number: body.length === 8 ? Number(viewOf(body).getBigUint64(0)) : 0 });
     }
+  }
+
+  /** Of several pings that wait for an answer the last one is enough. A relay that does not read gets none: they would wait here. */
+  #answer(ping) {
+    if (this.socket.bufferedAmount > pongRoom) return;
+    const isWaiting = this.#pong !== null;
+    this.#pong = ping;
+    if (isWaiting) return;
+    this.#sealed(content.pong, this.#outbox.then(() => {
+      const last = this.#pong;
+      this.#pong = null;
+      return last;
+    }));
   }
 
   /** Sealed in the order of the calls, which is that of the counter; `body` may be a promise. */

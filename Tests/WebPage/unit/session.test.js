@@ -8,6 +8,7 @@ import { Session } from "../../../Sources/RelayWeb/Page/session.js";
 import { FakeRelay } from "../support/fake-relay.js";
 import { Random } from "../support/random.js";
 import { makeIdentity as relayIdentity } from "../support/relay-handshake.js";
+import { Transport } from "../../../Sources/RelayWeb/Page/transport.js";
 import { ClientSocket } from "../support/websocket.js";
 
 let relay;
@@ -255,6 +256,38 @@ test("pings are answered, and leaving closes in good order", async () => {
   ann.stop();
   await until("the close", () => member.isGone);
   assert.equal(member.closeCode, 4000);
+});
+
+test("one pong waits at most, and none for a relay that does not read", async () => {
+  let full = false, isConnected = false, media;
+  class Narrow extends ClientSocket {
+    constructor(...place) {
+      super(...place);
+      Object.defineProperty(this, "bufferedAmount", { get: () => full ? 100000 : 0 });
+    }
+  }
+  const told = event => { isConnected ||= event.is === "connected"; };
+  const transport = new Transport(relay.url, await makeIdentity(), relay.identity.pin, told, Narrow);
+  await until("connected", () => isConnected && relay.connections.at(-1).id);
+  const member = relay.connections.at(-1);
+  const pings = async number => {
+    for (let count = 0; count < 50; count++) member.seal(3, Buffer.alloc(8, number));
+    await new Promise(resolve => setTimeout(resolve, 100));
+  };
+  // Nothing goes while what is before it is not sealed.
+  transport.sendMedia(new Promise(resolve => { media = resolve; }), 20);
+  await pings(1);
+  media(new Uint8Array(20));
+  await until("the media", () => member.media.length === 1);
+  await new Promise(resolve => setTimeout(resolve, 50));
+  assert.equal(member.pongs, 1);
+  full = true;
+  await pings(2);
+  assert.equal(member.pongs, 1);
+  full = false;
+  member.seal(3, Buffer.alloc(8, 3));
+  await until("the pong", () => member.pongs === 2);
+  transport.close(0);
 });
 
 test("a relay with an ephemeral key of zeros is left", async () => {
