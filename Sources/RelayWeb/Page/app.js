@@ -15,10 +15,11 @@ import { Replays } from "./replays.js";
 import { TalkKey } from "./talk-key.js";
 import { Talker } from "./talker.js";
 import { relayUrl } from "./transport.js";
+import { within } from "./within.js";
 
 const microphoneProblems = new Set(["refused", "none", "busy", "encoder", "muted", "ended", "sound"]);
-/** So long a browser may take to open its loudspeaker. */
-const soundMax = 4000;
+/** So long the page's code for the audio thread may take to load, and a browser to open its loudspeaker. */
+const loadMax = 10000, soundMax = 4000;
 
 export class App {
   channels = [];
@@ -48,10 +49,9 @@ export class App {
       this.sound = null;
       throw error;
     });
-    await this.sound;
+    await within(loadMax, this.sound, "load");
     // A browser without a sound device lets its context wait, and says nothing.
-    const tooLong = new Promise((_, reject) => setTimeout(() => reject(new Error("sound")), soundMax));
-    await Promise.race([this.context.resume(), tooLong]);
+    await within(soundMax, this.context.resume(), "sound");
   }
 
   async #makeSound() {
@@ -75,8 +75,7 @@ export class App {
     try {
       await this.startSound();
       if (!this.encoding) throw new Error("encoder");
-      await this.microphone.open();
-      this.hasMicrophone = true;
+      if (await this.microphone.open()) this.hasMicrophone = true;
     } catch (error) {
       this.hasMicrophone = false;
       this.microphoneProblem = microphoneProblems.has(error.message) ? error.message : "failed";

@@ -2,28 +2,44 @@
 //
 // It stays open between presses, because opening takes up to a second in which the first words would be lost. Its track is
 // disabled then: the browser delivers silence, and nothing of it is looked at.
+import { within } from "./within.js";
 
 const problems = { NotAllowedError: "refused", SecurityError: "refused", NotFoundError: "none", NotReadableError: "busy" };
+/** So long the page's code for the audio thread may take to load. */
+const loadMax = 10000;
 
 export class Microphone {
   #isWanted = false;
+  #openings = 0;
   onblock = () => {};
   onproblem = () => {};
 
   constructor(context) { this.context = context; }
 
-  /** @throws with a code: refused, none, busy, or failed */
+  /**
+   * The browser takes its time, and may wait for the person.
+   * @returns {Promise<boolean>} false: it was closed, or opened again, in between
+   * @throws with a code: refused, none, busy, or failed
+   */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia) throw new Error("none");
+    const opening = ++this.#openings;
     let stream;
     try {
+      await within(loadMax, this.context.audioWorklet.addModule("/page/capture-worklet.js"), "load");
+      if (opening !== this.#openings) return false;
       stream = await navigator.mediaDevices.getUserMedia({
         audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true },
       });
     } catch (error) {
+      if (opening !== this.#openings) return false;
       throw new Error(problems[error.name] ?? "failed");
     }
-    this.close();
+    if (opening !== this.#openings) {
+      for (const track of stream.getTracks()) track.stop();
+      return false;
+    }
+    this.#end();
     const [track] = stream.getAudioTracks();
     if (!track) throw new Error("none");
     this.track = track;
@@ -33,17 +49,17 @@ export class Microphone {
     track.addEventListener("mute", ifCurrent("muted"));
     track.addEventListener("unmute", ifCurrent(null));
     try {
-      await this.#listen(stream);
+      this.#listen(stream);
     } catch {
       // The browser cannot bring the microphone to 48 kHz, for one.
       this.close();
       throw new Error("failed");
     }
     if (track.muted) this.onproblem("muted");
+    return true;
   }
 
-  async #listen(stream) {
-    await this.context.audioWorklet.addModule("/page/capture-worklet.js");
+  #listen(stream) {
     this.stream = stream;
     this.source = this.context.createMediaStreamSource(stream);
     this.node = new AudioWorkletNode(this.context, "pttd-capture", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
@@ -72,6 +88,11 @@ export class Microphone {
   }
 
   close() {
+    this.#openings++;
+    this.#end();
+  }
+
+  #end() {
     this.source?.disconnect();
     const { track } = this;
     this.track = null;

@@ -57,12 +57,14 @@ export function readyView({ words, app, invitations, name, isKept, onjoin }) {
   const keep = h("input", { type: "checkbox", id: "keep", "aria-describedby": "keep-help" });
   keep.checked = isKept;
   const join = h("button", { class: "primary join" });
-  let isOpening = false, peak = 0, openedAt = 0;
+  let isOpening = false, isClosed = false, peak = 0, openedAt = 0;
 
   async function tryMicrophone() {
     isOpening = true;
     draw();
     await app.openMicrophone();
+    // Who has joined before the browser asked has a talk button for it.
+    if (isClosed) return;
     app.microphone?.want(true);
     openedAt = performance.now();
     peak = 0;
@@ -115,6 +117,9 @@ export function readyView({ words, app, invitations, name, isKept, onjoin }) {
   const timer = setInterval(draw, 250);
   return {
     element: h("main", { class: "sheet" }, h("h1", { tabindex: -1, text: words.say("ready-title") }), form), draw,
-    close() { clearInterval(timer); },
+    close() {
+      isClosed = true;
+      clearInterval(timer);
+    },
   };
 }

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
+import { App } from "../../../Sources/RelayWeb/Page/app.js";
 import { ButtonInput, chooserOptions, profilesFor } from "../../../Sources/RelayWeb/Page/bluetooth.js";
 import { hex } from "../../../Sources/RelayWeb/Page/bytes.js";
 import { Encoder } from "../../../Sources/RelayWeb/Page/encoder.js";
@@ -187,26 +188,39 @@ function talking() {
   return made;
 }
 
-test("what has waited in the microphone's source is left behind after each burst, and never at a press", async () => {
-  const sources = [];
+/** The browser's side of a microphone: openings are answered by `answers`, in order. */
+async function withMicrophone(answers, body) {
+  const made = { sources: [] };
   const context = {
     audioWorklet: { addModule: async () => {} },
     createMediaStreamSource(stream) {
       const source = { stream, isConnected: false, connect() { this.isConnected = true; }, disconnect() { this.isConnected = false; } };
-      sources.push(source);
+      made.sources.push(source);
       return source;
     },
   };
-  const track = { readyState: "live", muted: false, enabled: true, addEventListener() {}, stop() {} };
-  const stream = { getAudioTracks: () => [track] };
   const before = [globalThis.navigator, globalThis.AudioWorkletNode];
-  Object.defineProperty(globalThis, "navigator", { configurable: true, value: { mediaDevices: { getUserMedia: async () => stream } } });
+  Object.defineProperty(globalThis, "navigator", { configurable: true, value: { mediaDevices: { getUserMedia: async () => answers.shift() } } });
   globalThis.AudioWorkletNode = class { port = {}; };
   try {
-    const microphone = new Microphone(context);
+    await body(Object.assign(made, { context, microphone: new Microphone(context) }));
+  } finally {
+    Object.defineProperty(globalThis, "navigator", { configurable: true, value: before[0] });
+    globalThis.AudioWorkletNode = before[1];
+  }
+}
+
+function microphoneStream() {
+  const track = { readyState: "live", muted: false, enabled: true, addEventListener() {}, stop() { this.readyState = "ended"; } };
+  return { track, getAudioTracks: () => [track], getTracks: () => [track] };
+}
+
+test("what has waited in the microphone's source is left behind after each burst, and never at a press", async () => {
+  const stream = microphoneStream();
+  await withMicrophone([stream], async ({ microphone, sources }) => {
     microphone.want(false);
     await microphone.open();
-    assert.equal(track.enabled, false);
+    assert.equal(stream.track.enabled, false);
     for (const burst of [1, 2, 3]) {
       microphone.want(true);
       assert.equal(sources.length, burst, "the press takes the source that is there");
@@ -221,9 +235,77 @@ test("what has waited in the microphone's source is left behind after each burst
     microphone.want(false);
     assert.equal(sources.length, 4, "a microphone that is closed has none");
     assert.ok(!sources.some(source => source.isConnected));
+  });
+});
+
+test("a microphone that is opened twice at once is heard once, by the later one", async () => {
+  for (const order of [[0, 1], [1, 0]]) {
+    const streams = [microphoneStream(), microphoneStream()], give = [];
+    const answers = streams.map((_, index) => new Promise(resolve => { give[index] = resolve; }));
+    await withMicrophone(answers, async ({ microphone, sources }) => {
+      const opened = [microphone.open()];
+      await new Promise(resolve => setImmediate(resolve));
+      opened.push(microphone.open());
+      await new Promise(resolve => setImmediate(resolve));
+      for (const index of order) give[index](streams[index]);
+      assert.deepEqual(await Promise.all(opened), [false, true]);
+      assert.deepEqual(streams.map(stream => stream.track.readyState), ["ended", "live"]);
+      assert.deepEqual(sources.filter(source => source.isConnected).map(source => source.stream), [streams[1]]);
+    });
+  }
+  // The second one begins while the first one's code is loaded.
+  const stream = microphoneStream();
+  await withMicrophone([stream], async ({ microphone, sources, context }) => {
+    let load;
+    context.audioWorklet.addModule = () => new Promise(resolve => { load = resolve; });
+    const first = microphone.open();
+    context.audioWorklet.addModule = async () => {};
+    assert.equal(await microphone.open(), true);
+    load();
+    assert.equal(await first, false);
+    assert.equal(stream.track.readyState, "live");
+    assert.equal(sources.length, 1);
+  });
+});
+
+test("a microphone that is closed before the browser gives it stays closed", async () => {
+  const stream = microphoneStream();
+  let give;
+  await withMicrophone([new Promise(resolve => { give = resolve; })], async ({ microphone, sources }) => {
+    const opened = microphone.open();
+    await new Promise(resolve => setImmediate(resolve));
+    microphone.close();
+    give(stream);
+    assert.equal(await opened, false);
+    assert.equal(stream.track.readyState, "ended");
+    assert.equal(sources.length, 0);
+  });
+});
+
+test("sound and a microphone whose code does not load are given up after ten seconds", async t => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const never = new Promise(() => {});
+  const passed = async () => {
+    for (let count = 0; count < 20; count++) await Promise.resolve();
+    t.mock.timers.tick(10000);
+  };
+  await withMicrophone([], async ({ microphone, context }) => {
+    context.audioWorklet.addModule = () => never;
+    const opened = assert.rejects(microphone.open(), { message: "failed" });
+    await passed();
+    await opened;
+  });
+  const before = globalThis.AudioContext;
+  globalThis.AudioContext = class {
+    audioWorklet = { addModule: () => never };
+    async resume() {}
+  };
+  try {
+    const started = assert.rejects(new App({}).startSound(), { message: "load" });
+    await passed();
+    await started;
   } finally {
-    Object.defineProperty(globalThis, "navigator", { configurable: true, value: before[0] });
-    globalThis.AudioWorkletNode = before[1];
+    globalThis.AudioContext = before;
   }
 });
 
