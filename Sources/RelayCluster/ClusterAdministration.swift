@@ -20,9 +20,11 @@ public struct ClusterAdministration: Sendable {
 
     /// Whether the cluster was made of the records of that relay: an import whose end it was not told of may have succeeded.
     ///
-    /// - Throws: `NATSError`, `ClusterError.hasRecords` when it was made of others.
-    public func hasRecords(of store: RelayStore) throws -> Bool {
-        guard let description = try Self.description(configuration, connection, wait: Self.wait) else { return false }
+    /// - Throws: `NATSError`, `ClusterError.otherRelay`, and `.hasRecords` when it was made of others.
+    public func hasRecords(of store: RelayStore, as relay: ClusterIdentity) throws -> Bool {
+        guard
+            let description = try Self.description(configuration, connection, of: relay.pin, wait: Self.wait)
+        else { return false }
         guard try store.logPlace()?.cluster == description.cluster else {
             throw ClusterError.hasRecords(configuration.name)
         }
@@ -32,14 +34,14 @@ public struct ClusterAdministration: Sendable {
     /// Makes the cluster of the records of a relay that does not run. What was interrupted can be done again.
     ///
     /// - Returns: The messages that it took; 0: it was made before.
-    /// - Throws: `NATSError`, `ClusterError.hasRecords`, `RelayStoreError`.
+    /// - Throws: `NATSError`, `ClusterError.otherRelay`, `.hasRecords`, `RelayStoreError`.
     public func importRecords(
         of store: RelayStore, as relay: ClusterIdentity, messageMaximum: Int? = nil
     ) throws -> Int {
         for stream in [configuration.log, configuration.shares, configuration.state] {
             try connection.add(stream, wait: Self.wait)
         }
-        guard try !hasRecords(of: store) else { return 0 }
+        guard try !hasRecords(of: store, as: relay) else { return 0 }
         let beginning = ClusterRecord.Beginning(
             cluster: SecureRandom.bytes(ClusterRecord.Beginning.clusterByteCount), pin: relay.pin,
             changes: try store.everything())
@@ -68,7 +70,7 @@ public struct ClusterAdministration: Sendable {
         } catch {
             guard error.kind == .otherLast else { throw error }
             // By another relay, or by this one in an attempt whose answer was lost.
-            _ = try hasRecords(of: store)
+            _ = try hasRecords(of: store, as: relay)
         }
         return messages.count
     }
@@ -94,9 +96,10 @@ public struct ClusterAdministration: Sendable {
 
     /// How the cluster is.
     ///
-    /// - Throws: `NATSError`, `ClusterError.noRecords`, `.oneServes`.
-    public func status() throws -> Status {
-        _ = try Self.usableDescription(configuration, connection, wait: Self.wait)
+    /// - Parameter pin: The fingerprint of the key of the relay that asks; nil: it has none yet.
+    /// - Throws: `NATSError`, `ClusterError.otherRelay`, `.noRecords`, `.oneServes`.
+    public func status(of pin: PublicKeyPin?) throws -> Status {
+        _ = try Self.usableDescription(configuration, connection, of: pin, wait: Self.wait)
         let table = try ShareTableStream(connection, configuration.shares).read().table
         let log = try connection.state(of: configuration.log.name, wait: Self.wait)
         let nodes = try Self.reports(configuration, connection) { Self.wait }
@@ -124,11 +127,12 @@ public struct ClusterAdministration: Sendable {
 
     /// What the cluster is.
     ///
-    /// - Throws: `NATSError`, `ClusterError.noRecords`, `.oneServes`.
+    /// - Parameter pin: The fingerprint of the key that it has to have; nil: any.
+    /// - Throws: `NATSError`, `ClusterError.otherRelay`, `.noRecords`, `.oneServes`.
     static func usableDescription(
-        _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: Duration
+        _ configuration: ClusterConfiguration, _ connection: NATSConnection, of pin: PublicKeyPin?, wait: Duration
     ) throws -> ClusterDescription {
-        guard let description = try description(configuration, connection, wait: wait) else {
+        guard let description = try description(configuration, connection, of: pin, wait: wait) else {
             throw ClusterError.noRecords(configuration.name)
         }
         guard description.allServe == true else { throw ClusterError.oneServes(configuration.name) }
@@ -137,7 +141,7 @@ public struct ClusterAdministration: Sendable {
 
     /// The same; nil: it has no records.
     static func description(
-        _ configuration: ClusterConfiguration, _ connection: NATSConnection, wait: Duration
+        _ configuration: ClusterConfiguration, _ connection: NATSConnection, of pin: PublicKeyPin?, wait: Duration
     ) throws -> ClusterDescription? {
         let message: NATSMessage?
         do throws(NATSError) {
@@ -151,6 +155,8 @@ public struct ClusterAdministration: Sendable {
         guard let description = ClusterDescription(message: message.bytes) else {
             throw ClusterError.unreadable(position: 0)
         }
+        // Two relays with one name for their clusters: all else that is wrong then follows from it.
+        if let pin, description.pin != pin.description { throw ClusterError.otherRelay(configuration.name) }
         return description
     }
 }

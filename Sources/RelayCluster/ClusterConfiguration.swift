@@ -136,7 +136,7 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     case hasRecords(String)
     /// It was made by an earlier version, and one of its relays serves while the others stand by.
     case oneServes(String)
-    /// Its records are another relay's.
+    /// It is another relay's.
     case otherRelay(String)
     /// Another node has the name.
     case nameTaken(String)
@@ -170,8 +170,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
             "one relay of the cluster '\(name)' serves at a time, as with earlier versions; now all relays serve: make a new cluster, with "
                 + "another 'name' in [cluster], by 'pttrelay cluster leave' and 'pttrelay cluster import' on the relay that served last"
         case .otherRelay(let name):
-            "the cluster '\(name)' is another relay's, whose key is not this one's; copy identity.pem from the state directory of a "
-                + "node of it, or choose another 'name' in [cluster]"
+            "the cluster '\(name)' is another relay's, whose key is not this one's; two clusters on the same NATS servers need two "
+                + "names: set another 'name' in [cluster]. A further relay of that cluster needs a copy of its identity.pem"
         case .nameTaken(let node):
             "another relay of the cluster is called '\(node)'; give this one another 'node' in [cluster]"
         case .unreadableShares:

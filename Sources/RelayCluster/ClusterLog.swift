@@ -154,7 +154,6 @@ struct ClusterFollower {
     ///
     /// - Returns: Where the file is now, whether that is the end of the log, and what has changed.
     func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool, changes: RecordChanges) {
-        guard description.pin == relay.pin.description else { throw ClusterError.otherRelay(stream.name) }
         let known = try store.logPlace()
         if let known, known.cluster != description.cluster {
             throw RelayStoreError.differs("it is of another cluster")
@@ -163,7 +162,8 @@ struct ClusterFollower {
             guard let known else { return try begin(description, messagesMaximum) }
             return try follow(from: known, known.position + 1, messagesMaximum)
         } catch let error as ClusterError {
-            let now = try ClusterAdministration.description(configuration, connection, wait: Self.wait)
+            let now = try ClusterAdministration.description(
+                configuration, connection, of: relay.pin, wait: Self.wait)
             guard let now else { throw ClusterError.noRecords(configuration.name) }
             guard now.cluster == description.cluster else { throw RelayStoreError.differs("it is of another cluster") }
             // The log was shortened while this node did not follow: it takes all records as they are now.

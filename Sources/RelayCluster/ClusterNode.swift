@@ -206,9 +206,11 @@ public actor ClusterNode: LoopActor {
 
     /// Looks for the cluster's records.
     private func find(_ connection: NATSConnection) {
-        let (configuration, subject) = (configuration, configuration.nodeSubject(own.node))
+        let (configuration, pin, subject) = (configuration, relay.pin, configuration.nodeSubject(own.node))
         inBackground(askingLoop) { () throws -> (ClusterDescription, NATSMessage?) in
-            let description = try ClusterAdministration.usableDescription(configuration, connection, wait: Self.wait)
+            // Before the names of nodes: those of another relay's cluster do not matter.
+            let description = try ClusterAdministration.usableDescription(
+                configuration, connection, of: pin, wait: Self.wait)
             return (description, try connection.last(of: subject, in: configuration.state.name, wait: Self.wait))
         } then: { node, result in
             switch result {

@@ -44,11 +44,12 @@ struct ClusterCommand: ParsableCommand {
                 let state = try RelayState.existing(
                     relay.stateDirectory(settings), logger: Logger(label: "pttrelay") { _ in SwiftLogNoOpLogHandler() })
                 let administration = try ClusterAdministration(cluster)
-                _ = try administration.hasRecords(of: state.store)
+                let identity = try ClusterIdentity(state.identity)
+                _ = try administration.hasRecords(of: state.store, as: identity)
                 // Those of a cluster have had them since it was made.
                 if try state.store.logPlace() == nil { try state.recordDeclaredChannels(settings) }
                 let channels = try state.store.channels().count
-                _ = try administration.importRecords(of: state.store, as: try ClusterIdentity(state.identity))
+                _ = try administration.importRecords(of: state.store, as: identity)
                 Console.say("the cluster '\(cluster.name)' has the records of \(channels) channels")
                 if !settings.channels.isEmpty {
                     Console.say("remove [[channel]] from the configurations: the channels are in the records now")
@@ -67,8 +68,9 @@ struct ClusterCommand: ParsableCommand {
 
         func run() throws {
             try StartFailure.reporting {
-                let (_, cluster) = try ClusterCommand.settings(relay)
-                let status = try ClusterAdministration(cluster).status()
+                let (settings, cluster) = try ClusterCommand.settings(relay)
+                let identity = try RelayState.identity(in: relay.stateDirectory(settings))
+                let status = try ClusterAdministration(cluster).status(of: identity?.pin)
                 for line in ClusterCommand.lines(status, of: cluster.name, now: Int64(time(nil))) { Console.say(line) }
             }
         }

@@ -130,9 +130,12 @@ struct RelayState {
         }
     }
 
+    /// The relay's key; nil: it has none yet.
+    static func identity(in directory: String) throws -> Identity? { try loadIdentity(directory)?.identity }
+
     /// The relay's key that an earlier start made.
     static func existingIdentity(_ directory: String) throws -> Identity {
-        if let (identity, _) = try loadIdentity(directory) { return identity }
+        if let identity = try identity(in: directory) { return identity }
         throw RelayStateError(
             description: "there is no relay in \(directory); start it with 'pttrelay run', "
                 + "or name its directory with --state")

@@ -24,7 +24,7 @@ import Testing
     }
 
     private func description() throws -> ClusterDescription {
-        try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
+        try #require(try ClusterAdministration.description(settings, connection, of: rig.relay.pin, wait: .seconds(2)))
     }
 
     private func follower(_ store: RelayStore, _ description: ClusterDescription) -> ClusterFollower {

@@ -36,7 +36,7 @@ import Testing
         #expect(throws: RelayStoreError.self) { try records.addChannel(try rig.name("Late"), now: 3) }
         try second.store.addChannel(try rig.name("Gate"), now: 3)
         #expect(try second.store.channels().count == 2 && records.channels().count == 1)
-        let status = try ClusterAdministration(rig.configuration("b")).status()
+        let status = try ClusterAdministration(rig.configuration("b")).status(of: rig.relay.pin)
         #expect(
             status.writer?.name == "b" && status.shares?.writer?.epoch == 2 && status.nodes.map(\.node) == ["a", "b"])
         #expect(first.record.ends.isEmpty && second.record.ends.isEmpty)
@@ -65,7 +65,8 @@ import Testing
         // As after a pause of which it does not know: another one writes, and has begun its epoch.
         let connection = try NATSConnection(rig.server.options)
         let description = try #require(
-            try ClusterAdministration.description(rig.configuration("b"), connection, wait: .seconds(2)))
+            try ClusterAdministration.description(
+                rig.configuration("b"), connection, of: rig.relay.pin, wait: .seconds(2)))
         let other = try rig.store("b")
         let follower = ClusterFollower(
             connection: connection, configuration: rig.configuration("b"), description: description, store: other,
@@ -90,9 +91,6 @@ import Testing
         // Now there are some: it goes on by itself.
         #expect(try await rig.eventually { early.node.writes })
         #expect(try records.channels().map(\.name.text) == ["Yard"])
-        let stranger = try rig.run(
-            rig.configuration("s"), try rig.store("s"), as: ClusterIdentity(Identity(generating: "other")))
-        #expect(try await rig.eventually { stranger.record.lines.contains { $0.contains("another relay's") } })
         let own = try rig.store("o")
         try own.addChannel(try rig.name("Mine"), now: 1)
         let other = try rig.run(rig.configuration("o"), own)
@@ -100,7 +98,7 @@ import Testing
         // With the name of one that is there.
         let same = try rig.run(rig.configuration("a"), try rig.store("same"))
         #expect(try await rig.eventually(20) { same.record.lines.contains { $0.contains("is called 'a'") } })
-        #expect(!stranger.record.serves && !other.record.serves && !same.record.serves)
+        #expect(!other.record.serves && !same.record.serves)
         // One that is silent gives its name away: its records may have been replaced.
         let connection = try NATSConnection(rig.server.options)
         let settings = rig.configuration("d")
@@ -111,6 +109,31 @@ import Testing
         let renewed = try rig.run(settings, try rig.store("d"))
         #expect(try await rig.eventually { renewed.record.lines.contains { $0.contains("is called 'd'") } })
         #expect(try await rig.eventually(30) { renewed.record.serves })
+    }
+
+    @Test func `a relay with another key is told whose the cluster is, and leaves nothing in it`() async throws {
+        let (records, _) = try rig.makeCluster()
+        let first = try rig.run(rig.configuration("a"), records)
+        #expect(try await rig.eventually { first.node.writes })
+        let (key, why) = (try ClusterIdentity(Identity(generating: "relay")), ClusterError.otherRelay("test"))
+        // Also where its node is called as one of the cluster's, which would be true as well.
+        for node in ["s", "a"] {
+            let stranger = try rig.run(rig.configuration(node), try rig.store("stranger-\(node)"), as: key)
+            #expect(
+                try await rig.eventually { stranger.record.lines.contains { $0.contains("\(why)") } },
+                "\(stranger.record.lines)")
+            #expect(!stranger.record.serves && !stranger.record.lines.contains { $0.contains("is called") })
+        }
+        let own = try rig.store("own")
+        try own.addChannel(try rig.name("Mine"), now: 1)
+        let administration = try ClusterAdministration(rig.configuration("s"))
+        #expect(throws: why) { try administration.hasRecords(of: own, as: key) }
+        #expect(throws: why) { try administration.importRecords(of: own, as: key) }
+        #expect(try own.logPlace() == nil)
+        #expect(throws: why) { try administration.status(of: key.pin) }
+        for pin in [rig.relay.pin, nil] {
+            #expect(try administration.status(of: pin).nodes.map(\.node) == ["a"])
+        }
     }
 
     @Test func `an import that was interrupted is begun anew`() throws {
@@ -127,7 +150,8 @@ import Testing
             of: settings.log.name, after: .none,
             wait: .seconds(2))
         _ = try ClusterAdministration(settings).importRecords(of: records, as: rig.relay)
-        let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
+        let description = try #require(
+            try ClusterAdministration.description(settings, connection, of: rig.relay.pin, wait: .seconds(2)))
         #expect(description.first == 2)
         let other = try rig.store("b")
         let follower = ClusterFollower(
@@ -140,7 +164,8 @@ import Testing
         let (records, _) = try rig.makeCluster()
         let connection = try NATSConnection(rig.server.options)
         let settings = rig.configuration("a")
-        let description = try #require(try ClusterAdministration.description(settings, connection, wait: .seconds(2)))
+        let description = try #require(
+            try ClusterAdministration.description(settings, connection, of: rig.relay.pin, wait: .seconds(2)))
         let last = try connection.state(of: settings.log.name, wait: .seconds(2)).last
         let stranger = try ClusterIdentity(Identity(generating: "stranger"))
         let message = try #require(ClusterRecord.epoch(9).messages(epoch: 9, byteCountMaximum: 1_024)?.first)

@@ -85,6 +85,28 @@ import Testing
         }
     }
 
+    @Test func `a second relay with the name of a cluster is told that it needs another one`() throws {
+        let server = try NATSServer()
+        let (first, stranger) = (try Node("a", server), try Node("b", server))
+        for node in [first, stranger] {
+            try node.configure(inCluster: false, channel: "Team")
+            let process = try node.start()
+            try node.waits(for: "ready\n")
+            _ = end(process, with: SIGTERM)
+            try node.configure(channel: "Team")
+        }
+        #expect(try first.command(["cluster", "import"]).status == 0)
+        #expect(try first.command(["cluster", "status"]).status == 0)
+        for words in [["cluster", "import"], ["cluster", "status"]] {
+            let refused = try stranger.command(words)
+            #expect(
+                refused.status == 1 && refused.output.isEmpty
+                    && refused.errors.contains("the cluster 'relay' is another relay's")
+                    && refused.errors.contains("set another 'name' in [cluster]"), "\(words) \(refused)")
+        }
+        #expect(try stranger.command(["cluster", "leave"]).errors.contains("is in no cluster"))
+    }
+
     @Test func `a cluster is made, both relays serve, and take over from each other`() throws {
         let server = try NATSServer()
         let (first, second) = (try Node("a", server), try Node("b", server))
