@@ -132,7 +132,7 @@ extension Decodable {
 public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
     /// The cluster has no records yet.
     case noRecords(String)
-    /// It has records already.
+    /// It has records already, which are not this relay's.
     case hasRecords(String)
     /// It was made by an earlier version, and one of its relays serves while the others stand by.
     case oneServes(String)
@@ -165,7 +165,8 @@ public enum ClusterError: Error, Equatable, Sendable, CustomStringConvertible {
         case .noRecords(let name):
             "the cluster '\(name)' has no records yet; 'pttrelay cluster import' on the relay that has them makes it"
         case .hasRecords(let name):
-            "the cluster '\(name)' has records already; nodes with other records join it after 'pttrelay begin-anew records'"
+            "the cluster '\(name)' has other records than this relay; to keep those here, set another 'name' in [cluster]; to join "
+                + "that cluster, stop the relay, and 'pttrelay begin-anew records' sets them aside"
         case .oneServes(let name):
             "one relay of the cluster '\(name)' serves at a time, as with earlier versions; now all relays serve: make a new cluster, with "
                 + "another 'name' in [cluster], by 'pttrelay cluster leave' and 'pttrelay cluster import' on the relay that served last"

@@ -155,9 +155,7 @@ struct ClusterFollower {
     /// - Returns: Where the file is now, whether that is the end of the log, and what has changed.
     func follow(messagesMaximum: Int = 2_000) throws -> (place: LogPlace, isEnd: Bool, changes: RecordChanges) {
         let known = try store.logPlace()
-        if let known, known.cluster != description.cluster {
-            throw RelayStoreError.differs("it is of another cluster")
-        }
+        if let known, known.cluster != description.cluster { throw ClusterError.hasRecords(configuration.name) }
         do {
             guard let known else { return try begin(description, messagesMaximum) }
             return try follow(from: known, known.position + 1, messagesMaximum)
@@ -165,7 +163,7 @@ struct ClusterFollower {
             let now = try ClusterAdministration.description(
                 configuration, connection, of: relay.pin, wait: Self.wait)
             guard let now else { throw ClusterError.noRecords(configuration.name) }
-            guard now.cluster == description.cluster else { throw RelayStoreError.differs("it is of another cluster") }
+            guard now.cluster == description.cluster else { throw ClusterError.hasRecords(configuration.name) }
             // The log was shortened while this node did not follow: it takes all records as they are now.
             guard case .incomplete = error, now.first > known?.position ?? description.first else { throw error }
             return try begin(now, messagesMaximum)

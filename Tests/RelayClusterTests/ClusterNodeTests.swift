@@ -213,7 +213,7 @@ import Testing
         // One of the former cluster takes nothing of this one's for its own, nor a part in it.
         #expect(try await rig.eventually { !second.record.ends.isEmpty })
         let place = try second.store.logPlace()
-        let other = "it is of another cluster"
+        let other = "\(ClusterError.hasRecords("test"))"
         let third = try rig.run(rig.configuration("c"), try rig.store("c"))
         #expect(try await rig.eventually { try third.store.logPlace() == records.logPlace() })
         #expect(try second.store.logPlace() == place && again.record.ends.isEmpty)
