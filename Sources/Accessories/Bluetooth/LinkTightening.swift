@@ -30,10 +30,10 @@ struct LinkTightening: Sendable {
 
     private enum Wish { case tight, relaxed }
 
-    /// A meeting at least every 15 ms, none skipped, and lost after 300 ms of silence: 20 meetings in a row.
+    /// A connection event at least every 15 ms, none skipped, and lost after 300 ms of silence: 20 events in a row.
     static let tight = try? LEConnectionParameters(
         interval: .microseconds(7500) ... .milliseconds(15), latency: 0, supervisionTimeout: .milliseconds(300))
-    /// The interval is the kernel's own (a press waits 50 ms at most, for a device may send at every meeting), but the
+    /// The interval is the kernel's own (a press waits 50 ms at most, for a device may send at every event), but the
     /// device may sleep through four of five while it has nothing to say. Only what is sent to it waits longer.
     static let usualIdle = try? LEConnectionParameters(
         interval: .milliseconds(30) ... .milliseconds(50), latency: 4, supervisionTimeout: .seconds(3))

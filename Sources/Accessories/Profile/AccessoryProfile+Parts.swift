@@ -65,7 +65,7 @@ extension AccessoryProfile {
     public struct IdleLink: Hashable, Sendable {
         /// How often the two sides meet, 7.5 ms to 4 s.
         public var interval: Duration
-        /// How many meetings the device may skip, 0 to 499.
+        /// How many connection events the device may skip, 0 to 499.
         public var latency: Int
         /// After how long a silence the link is lost, 100 ms to 32 s.
         public var supervisionTimeout: Duration

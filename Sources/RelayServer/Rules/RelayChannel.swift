@@ -16,7 +16,7 @@ struct RelayChannel: Sendable {
     /// What was said last.
     var store = BurstStore()
     /// Those who ask to become members.
-    var newcomers: Newcomers
+    var admissions: AdmissionRequests
     private(set) var succession = ChannelSuccession()
     /// The connections of clients that are not members and get pushes only.
     private(set) var pushConnections: [MemberID: ConnectionID] = [:]
@@ -40,7 +40,7 @@ struct RelayChannel: Sendable {
         members = ChannelMembers(channel: number, limits: limits)
         floor = ChannelFloor(name: configuration.name, timers: timers, rules: configuration.rules)
         keys = ChannelMediaKeys(mediaKey, isEndToEnd: configuration.isEndToEnd)
-        newcomers = Newcomers(channel: number, limits)
+        admissions = AdmissionRequests(channel: number, limits)
         store.adopt(configuration, limits)
     }
 
@@ -404,7 +404,7 @@ struct RelayChannel: Sendable {
 
     /// Its invitation is given to nobody any more.
     mutating func refuseNewcomers(_ shared: inout RelayShared, at now: Instant) -> [RelayAction] {
-        let actions = newcomers.end(configuration, &shared, at: now)
+        let actions = admissions.end(configuration, &shared, at: now)
         configuration.admission = .invited
         return actions
     }

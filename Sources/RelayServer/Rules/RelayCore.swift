@@ -307,7 +307,7 @@ public struct RelayCore: Sendable {
             return giveInvitation(request, member, on: id, at: now)
         case (.proving(let number, let tags), .invitationProof(let proof)):
             return on(number, at: now) {
-                $0.newcomers.prove(proof, tags, member, on: id, to: $0.configuration, &$1, at: now)
+                $0.admissions.prove(proof, tags, member, on: id, to: $0.configuration, &$1, at: now)
             }
         case (.member, .invitationRequest), (.pushOnly, .invitationRequest), (.member, .invitationProof),
             (.pushOnly, .invitationProof):
@@ -363,7 +363,7 @@ public struct RelayCore: Sendable {
                 .tooMany, "too many ask at a time", to: id, retryAfter: limits.invitationRetryTime)
         }
         return on(number, at: now) {
-            $0.newcomers.take(request, member, on: id, to: $0.configuration, &$1, at: now)
+            $0.admissions.take(request, member, on: id, to: $0.configuration, &$1, at: now)
         }
     }
 
@@ -371,7 +371,7 @@ public struct RelayCore: Sendable {
     private mutating func settle(
         _ member: MemberID, _ outcome: PendingJoinOutcome, _ number: Int, at now: Instant
     ) -> [Action] {
-        on(number, at: now) { $0.newcomers.settle(member, outcome, $0.configuration, &$1, at: now) }
+        on(number, at: now) { $0.admissions.settle(member, outcome, $0.configuration, &$1, at: now) }
     }
 
     mutating func violation(_ id: ConnectionID, _ what: String, at now: Instant) -> [Action] {
@@ -389,7 +389,7 @@ public struct RelayCore: Sendable {
             shared.secrets.release(welcome.member.ssrc)
             return []
         case .asking(let number):
-            return on(number, at: now) { channel, _ in channel.newcomers.remove(id, member, of: channel.name) }
+            return on(number, at: now) { channel, _ in channel.admissions.remove(id, member, of: channel.name) }
         case .pushOnly(let number):
             return on(number, at: now) { channel, _ in channel.leavePushes(id, member) }
         case .member(let number): return on(number, at: now) { $0.leave(id, &$1, at: now) }
@@ -413,7 +413,7 @@ public struct RelayCore: Sendable {
         for number in channels.indices {
             _ = on(number, at: now) { channel, shared in
                 _ = channel.empty(&shared)
-                channel.newcomers = Newcomers(channel: number, shared.limits)
+                channel.admissions = AdmissionRequests(channel: number, shared.limits)
                 return []
             }
         }

@@ -24,8 +24,8 @@ public enum PendingJoinOutcome: Sendable, Equatable {
     case gone
 }
 
-/// The newcomers to one channel: proofs of its code, and questions to its creator.
-struct Newcomers: Sendable {
+/// Requests to be admitted to one channel: proofs of its code, and questions to its creator.
+struct AdmissionRequests: Sendable {
     /// A request that waits for the creator's answer.
     private struct Question: Sendable {
         let member: MemberID
@@ -154,7 +154,7 @@ struct Newcomers: Sendable {
     ) -> [RelayAction] {
         var actions: [RelayAction] = []
         for question in questions { actions += settle(question.member, .gone, channel, &shared, at: now) }
-        self = Newcomers(channel: number, shared.limits)
+        self = AdmissionRequests(channel: number, shared.limits)
         return actions
     }
 }
