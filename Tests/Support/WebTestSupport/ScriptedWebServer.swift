@@ -114,6 +114,8 @@ public final class ScriptedWebServer: Sendable {
         let connections = connections
         listener = try await ServerBootstrap(group: group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            // The kernel would take megabytes for a server that does not read, and on each machine others.
+            .serverChannelOption(.socketOption(.so_rcvbuf), value: 65_536)
             .childChannelInitializer { channel in
                 connections.value.withLock { $0 += 1 }
                 channel.closeFuture.whenComplete { _ in connections.value.withLock { $0 -= 1 } }
