@@ -182,8 +182,8 @@ public actor LinuxInputMonitor {
     }
 
     private func accessChanged(_ node: String?) {
-        if node == nil { logger.warning("Changes of permissions were lost; trying all devices that were denied") }
         handle(.accessChanged(node: node))
+        if node == nil { logger.warning("Changes of permissions were lost; all devices that were denied are tried") }
     }
 
     private func schedule() {
