@@ -192,7 +192,7 @@ public final class NATSConnection: Sendable {
     private static let stepDownWait: Duration = .milliseconds(500)
 
     /// A server of NATS 2.9.10 that leads a stream again, and had refused messages when it led it before, drops as many messages as others have
-    /// stored meanwhile, without an answer (`NATSTests`; 2.10.27 does not). Another one takes them.
+    /// stored meanwhile, without an answer (measured; 2.10.27 does not). Another one takes them.
     private func note(isAnswered: Bool, by stream: String) {
         let isStuck = unanswered.withLock { unanswered in
             unanswered[stream] = isAnswered ? nil : (unanswered[stream] ?? 0) + 1

@@ -1,6 +1,7 @@
 // JetStream's streams, with a real nats-server.
 import FoundationEssentials
 import Glibc
+import Synchronization
 import TestSupport
 import Testing
 
@@ -196,42 +197,59 @@ import Testing
         return try body()
     }
 
-    /// With NATS 2.9.10 a server that leads again drops messages: as many as were stored since it led before.
-    @Test func `a stream whose leader drops messages gets another leader`() throws {
+    private func eventually(_ condition: () -> Bool) -> Bool {
+        for _ in 0..<200 {
+            if condition() { return true }
+            usleep(100_000)
+        }
+        return false
+    }
+
+    @Test func `a stream that does not answer twice in a row gets another leader`() throws {
         let servers = try cluster()
-        var options = servers[0].options
-        options.servers = servers.map(\.url)
-        let connection = try NATSConnection(options)
+        let connection = try NATSConnection(servers[0].options)
         var replicated = log
         replicated.replicas = 3
         try until("the stream is made") { try connection.add(replicated, wait: .seconds(1)) }
-        for _ in 0..<60 {
-            let error = kind {
-                _ = try connection.publish([0], to: "test.log", of: "LOG", after: .ofStream(999), wait: .seconds(1))
-            }
-            #expect(error == .otherLast)
+        // Who leads takes messages from then on.
+        _ = try until("a message is taken") {
+            try connection.publish([1], to: "test.log", of: "LOG", after: .any, wait: .seconds(1))
         }
-        var (last, dropped, longest): (UInt64, Int, Int) = (0, 0, 0)
-        for _ in 0..<12 where longest == 0 {
-            connection.stepDown("LOG", wait: .seconds(1))
-            for _ in 0..<8 {
-                dropped = 0
-                last = try until("a message is taken") {
-                    do {
-                        return try connection.publish(
-                            [1], to: "test.log", of: "LOG", after: .ofStream(last), wait: .milliseconds(300))
-                    } catch let error as NATSError {
-                        if error.kind == .noAnswer { dropped += 1 }
-                        longest = max(longest, dropped)
-                        if error.kind == .otherLast { last = try connection.state(of: "LOG", wait: .seconds(1)).last }
-                        throw error
-                    }
-                }
+        // Somebody hears these messages, and answers none.
+        let silent = try connection.answer("test.silent", waitingMaximum: 8) { _ in }
+        defer { silent.cancel() }
+        let requests = Atomic(0)
+        let elections = Atomic(0)
+        let audit = try connection.answer("$JS.EVENT.ADVISORY.API", waitingMaximum: 64) { advisory in
+            if String(decoding: advisory.bytes, as: UTF8.self).contains("STREAM.LEADER.STEPDOWN.LOG") {
+                requests.add(1, ordering: .relaxed)
             }
         }
-        print("messages without an answer, one after the other: \(longest)")
-        // Two until it is noticed, and some while the servers choose.
-        #expect(longest <= 5, "otherwise eight or more")
+        defer { audit.cancel() }
+        let elected = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.LOG"
+        let leaders = try connection.answer(elected, waitingMaximum: 64) { _ in elections.add(1, ordering: .relaxed) }
+        defer { leaders.cancel() }
+        let unanswered = {
+            kind {
+                _ = try connection.publish([2], to: "test.silent", of: "LOG", after: .any, wait: .milliseconds(300))
+            }
+        }
+        let requested = { requests.load(ordering: .relaxed) }
+
+        #expect(unanswered() == .noAnswer)
+        usleep(500_000)
+        #expect(requested() == 0, "one message may be lost")
+        let electionsBefore = elections.load(ordering: .relaxed)
+        #expect(unanswered() == .noAnswer)
+        #expect(eventually { requested() == 1 })
+        #expect(eventually { elections.load(ordering: .relaxed) > electionsBefore })
+        // Counted from the start again.
+        #expect(unanswered() == .noAnswer)
+        usleep(500_000)
+        #expect(requested() == 1)
+        _ = try until("a message is taken") {
+            try connection.publish([3], to: "test.log", of: "LOG", after: .any, wait: .seconds(1))
+        }
     }
 
     @Test func `a server that stands still is noticed in time`() throws {
