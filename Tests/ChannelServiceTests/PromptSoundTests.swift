@@ -86,11 +86,12 @@ import Vocabulary
         await test.finish()
         let heard = try readWAV(directory.file("heard.wav"))
         let prompt = pieces(of: heard)
-        #expect(prompt.count { $0 } > 40, "the prompt was heard before")
-        if !byPress { #expect(pieces(of: heard, hertz: 300).count { $0 } > 40, "the speech was heard") }
+        // The prompt was heard before, and then the speech.
+        guard prompt.count(where: { $0 }) > 40, byPress || pieces(of: heard, hertz: 300).count(where: { $0 }) > 40
+        else { return .seconds(1) }
         // The end of the recording cuts the speech off, which sounds like anything.
         let looked = max(0, Int((cutAt + .milliseconds(400) - origin).milliseconds / 5))
-        let last = try #require(prompt.prefix(looked).lastIndex(of: true))
+        guard let last = prompt.prefix(looked).lastIndex(of: true) else { return .seconds(1) }
         return origin + .milliseconds(5 * (last + 1)) - cutAt
     }
 
