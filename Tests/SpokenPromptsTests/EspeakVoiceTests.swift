@@ -164,11 +164,12 @@ final class VoiceUnderTest: @unchecked Sendable {
     }
 
     @Test func `a program that hangs is killed with all that it has started`() async throws {
-        try await withVoice("echo $$ >\"$0.pid\"; sleep 30 & wait", limit: .milliseconds(300)) { voice, folder in
+        // It has to have started something by then.
+        try await withVoice("echo $$ >\"$0.pid\"; sleep 30 & wait", limit: .seconds(3)) { voice, folder in
             let began = Instant.now
             try await voice.say("x")
             #expect(try await voice.outcome() == .failed(.tooSlow(.espeak)))
-            #expect(Instant.now - began < .seconds(5))
+            #expect(Instant.now - began < .seconds(20))
             try await expectNobody(in: folder)
         }
     }

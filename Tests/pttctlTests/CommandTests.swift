@@ -258,9 +258,19 @@ import Testing
             #expect(
                 try await Program.run(fixture, "wait-quiet", "--for", "0.2")
                     == Outcome(status: 1, errors: "pttctl: not quiet within 0.2 s: Crew: Ann is speaking\n"))
+            let watcher = try await fixture.connect()
+            let names = { @Sendable () async throws -> Set<String> in
+                let answer = try await watcher.call(
+                    destination: "org.freedesktop.DBus", path: "/org/freedesktop/DBus",
+                    interface: "org.freedesktop.DBus", method: "ListNames")
+                return Set(try answer.argument(0, as: [String].self))
+            }
             for isEnd in [true, false] {
+                let before = try await names()
                 let process = try Program.start(fixture, ["wait-quiet", "--for", "60"])
-                try await Task.sleep(for: .milliseconds(150))
+                // Once it is on the bus it reads who talks.
+                #expect(try await eventually { try await !names().subtracting(before).isEmpty })
+                try await Task.sleep(for: .seconds(1))
                 // Not over yet: somebody else has begun before.
                 await daemon.show {
                     $0?.transmitting = true
