@@ -115,9 +115,10 @@ private struct PlayerWorld {
 
     @Test func `an adapter that is off is registered with once it is on`() async throws {
         var configuration = FakeBlueZ.Configuration()
-        configuration.powerOnDelay = .milliseconds(100)
+        configuration.powerOnDelay = .seconds(600)
         try await PlayerWorld.run(configuration: configuration) { world in
             #expect(await world.fake.playerStatuses.isEmpty)
+            try await world.fake.setAdapterPowered(true)
             try await world.until(.registered(true))
             // Switched off and on again BlueZ keeps the player.
             try await world.fake.setAdapterPowered(false)

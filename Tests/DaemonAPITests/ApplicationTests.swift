@@ -319,10 +319,10 @@ private struct Program {
 
     @Test func `a delegate that does not answer is passed over after its time`() async throws {
         try await withBus { fixture in
-            let served = try await Served(fixture, delegateLimit: .milliseconds(100))
+            let served = try await Served(fixture, delegateLimit: .seconds(1))
             let program = try await Program(fixture) { call in
                 if case .incomingPush = call { try await Task.sleep(for: .seconds(60)) }
-                if case .incomingServiceUpdatePush = call { try await Task.sleep(for: .milliseconds(300)) }
+                if case .incomingServiceUpdatePush = call { try await Task.sleep(for: .milliseconds(1_500)) }
                 return .done
             }
             _ = try await program.client.registerApplication()

@@ -267,7 +267,8 @@ import Testing
                 _ = try await quick.call(
                     destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.managerInterface,
                     method: "ListInhibitors")
-                #expect(try await eventually(.seconds(1)) { await served.controls.holders.isEmpty })
+                let isReleased = try await eventually { await served.controls.holders.isEmpty }
+                try #require(isReleased, "round \(round)")
                 await quick.close()
             }
             await served.close()

@@ -102,10 +102,10 @@ import Testing
                 await served.api.update(channel: channel)
                 try await reading.value
                 let last = channel
-                let isSeen = try await eventually(.seconds(1)) {
+                let isSeen = try await eventually {
                     await served.client.snapshot.activeChannel?.properties == last
                 }
-                #expect(isSeen, "round \(round)")
+                try #require(isSeen, "round \(round)")
             }
             await served.close()
         }

@@ -1,6 +1,7 @@
 // The menu as hosts read and click it.
 import BusTestSupport
 import DBus
+import MonotonicTime
 import PushToTalkCore
 import TestSupport
 import Testing
@@ -87,6 +88,7 @@ import Testing
             {
                 .init(id: id, channel: id, name: name, creator: "Anna", members: 2, admission: admission, isOwn: false)
             }
+            let moved = Instant.now
             await desktop.ui.update(
                 nearby: SystemUINearby(channels: [
                     channel("a", "Crane_2\u{202E}", .open), channel("b", "Gate", .code), channel("c", "Yard", .ask),
@@ -103,15 +105,17 @@ import Testing
             func click(_ number: Int32) async throws {
                 _ = try await host.call("Event", [.int32(number), .string("clicked"), .variant(.int32(0)), .uint32(0)])
             }
-            // The list has just moved under the pointer.
+            // The list has just moved under the pointer; on a machine that was halted since then, long ago.
             try await click(1_000)
+            let isEarly = .now - moved < SystemUIStateMachine.clickGuard
             try await Task.sleep(for: .milliseconds(500))
+            let before = desktop.wishes.all
+            #expect(before == [.browseNearby(true)] || !isEarly && before == [.browseNearby(true), .joinNearby("a")])
             for number: Int32 in [9, 1_001, 1_000, 1_002] { try await click(number) }
             try await host.click(.create)
-            #expect(
-                desktop.wishes.all == [.browseNearby(true), .joinNearby("a"), .joinNearby("c"), .createNearby])
             try await host.click(.nearby, event: "closed")
-            #expect(try await desktop.wishes.wait { $0.last == .browseNearby(false) }.count == 5)
+            let wishes = try await desktop.wishes.wait { $0.last == .browseNearby(false) }
+            #expect(wishes == before + [.joinNearby("a"), .joinNearby("c"), .createNearby, .browseNearby(false)])
         }
     }
 

@@ -39,7 +39,7 @@ public final class Recorder<Value: Sendable>: Sendable {
     }
 }
 
-/// Waits until `condition` holds; false after `timeout`.
+/// Waits until `condition` holds; false when it does not after `timeout`.
 public func eventually(
     _ timeout: Duration = .seconds(10), _ condition: @Sendable () async throws -> Bool
 ) async throws -> Bool {
@@ -48,5 +48,6 @@ public func eventually(
         if try await condition() { return true }
         try await Task.sleep(for: .milliseconds(2))
     }
-    return false
+    // The thread may have stood still all the time.
+    return try await condition()
 }
