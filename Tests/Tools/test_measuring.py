@@ -379,23 +379,26 @@ class Tunnel(unittest.TestCase):
                           "while True: s.sendto(*s.recvfrom(99))")
             try:
                 self.assertEqual(echo.stdout.readline().strip(), "ready")
-                ask = ("import socket, sys, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1); came = []\n"
+                ask = ("import socket, sys, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3)\n"
+                       "came, took = [], []\n"
                        "for i in range(250): s.sendto(b'%d' % i, (sys.argv[1], 7)); time.sleep(0.001)\n"
-                       "start = time.monotonic()\n"
                        "try:\n"
-                       "    while True: came.append(s.recv(99))\n"
+                       "    while len(came) < 250: came.append(s.recv(99))\n"
                        "except TimeoutError: pass\n"
-                       "s.sendto(b'last', (sys.argv[1], 7)); start = time.monotonic()\n"
-                       "try: s.recv(99)\n"
+                       "try:\n"
+                       "    for i in range(3):\n"
+                       "        start = time.monotonic()\n"
+                       "        s.sendto(b'last', (sys.argv[1], 7)); s.recv(99)\n"
+                       "        took.append(time.monotonic() - start)\n"
                        "except TimeoutError: pass\n"
-                       "print(len(came), time.monotonic() - start)")
+                       "print(len(came), min(took, default=9))")
 
                 def asked(loss, udp):
                     network.set("talker", loss, 40, udp)
                     count, took = inside("talker", ask, network.server("talker")).communicate()[0].split()
                     return int(count), float(took), network.set("talker")
                 count, took, carried = asked(0, "both")
-                self.assertEqual((count, carried["up"][2], carried["down"][2]), (250, 251, 251))
+                self.assertEqual((count, carried["up"][2], carried["down"][2]), (250, 253, 253))
                 self.assertTrue(0.08 <= took < 0.2, took)
                 count, _, _ = asked(0.1, "both")
                 self.assertAlmostEqual(count, 202, delta=30)
