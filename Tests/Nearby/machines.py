@@ -1,8 +1,13 @@
 """Machines of a test on one host: namespaces, joined by bridges, each with a dbus-daemon and an avahi-daemon of its own."""
 import pathlib
 import subprocess
+import sys
 import threading
 import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "Tests" / "Tools"))
+from halts import LOST_IN_HALTS, Halts  # noqa: E402
 
 BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -142,14 +147,24 @@ class Machine:
             f"--no-drop-root --no-chroot --no-rlimits -f {self.folder}/avahi.conf"])
 
 
-class Report:
-    def __init__(self):
-        self.failed = False
+def told(halted):
+    """What is said of halts."""
+    return f"; machine halted for {halted:.0f} ms" if halted else ""
 
-    def time(self, what, milliseconds, most=None):
-        is_late = most is not None and milliseconds > most * 1000
+
+class Report:
+    """What was found. A machine that was halted meanwhile may take longer."""
+
+    def __init__(self):
+        self.failed, self.halts = False, Halts()
+
+    def time(self, what, milliseconds, most=None, end=None):
+        """What took so long until `end` (ns), by default now; `most`: seconds."""
+        end = end or now()
+        halted = self.halts.between(end - milliseconds * 1e6, end)
+        is_late = most is not None and milliseconds > most * 1000 + LOST_IN_HALTS * halted
         self.failed |= is_late
-        bounds = f" (at most {most * 1000:.0f} ms)" if most is not None else ""
+        bounds = f" (at most {most * 1000:.0f} ms{told(halted)})" if most is not None else ""
         print(f"{'LATE' if is_late else 'ok':4} {milliseconds:8.0f} ms  {what}{bounds}", flush=True)
 
     def hold(self, what, holds):

@@ -9,19 +9,15 @@ import sys
 import tempfile
 import time
 
-from machines import Machine, Missed, Report, begin, now, wait
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "Tests" / "Tools"))
-from align import NotFound, align  # noqa: E402
-from halts import Halts  # noqa: E402
-from logevents import read_log  # noqa: E402
-from speech import speech  # noqa: E402
-from wavefile import Recording, write_wav  # noqa: E402
+from machines import LOST_IN_HALTS, ROOT, Machine, Missed, Report, begin, now, told, wait
+# Found where `machines` has them looked for.
+from align import NotFound, align
+from logevents import read_log
+from speech import speech
+from wavefile import Recording, write_wav
 
 TALK_S = 2.0
 LOST_MS = 30.0          # of a burst of two seconds, in pieces of 5 ms, on a machine that is never halted
-LOST_IN_HALTS = 2       # what a halt may cost: sound that is not there when it has to be played, and the catching up
 VEST = "C4:00:00:00:00:01"
 SOFT_KEY = "08"         # of an AINA PTT Voice Responder (V2)
 
@@ -126,7 +122,7 @@ def talk(report, talker, listeners, bursts):
         halted = report.halts.between(pressed, released + 500_000_000)
         report.hold(
             f"{talker.name} → {one.name}: {found.heard_ms:.0f} ms heard, {found.lost_inside_ms:.0f} ms lost inside, "
-            f"{found.mouth_to_ear_ms:.0f} ms from mouth to ear{f'; machine halted for {halted:.0f} ms' if halted else ''}",
+            f"{found.mouth_to_ear_ms:.0f} ms from mouth to ear{told(halted)}",
             found.heard_ms > 1000 * TALK_S * 0.7 and found.lost_inside_ms <= LOST_MS + LOST_IN_HALTS * halted)
 
 
@@ -142,7 +138,6 @@ def run(prove, names, extra=lambda parser: None):
             sys.exit(f"{build / program} is missing: make release")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="pttd-nearby-"))
     report = Report()
-    report.halts = Halts()
     stations = []
     try:
         begin()

@@ -2,8 +2,8 @@
 import random
 import time
 
-from machines import now, wait
-from stations import LOST_IN_HALTS, NotFound, Recording, align, run, talk
+from machines import LOST_IN_HALTS, now, told, wait
+from stations import NotFound, Recording, align, run, talk
 
 NAME = "Crane 2"
 WAITED_MS = 2500        # a talker waits three seconds for the next host; a busy machine may take longer
@@ -86,7 +86,7 @@ def dies(report, machines, host, talker, end, how):
         total = sum(last - first for first, last in heard) / 1e6
         lost = unheard(talker, one, pressed)
         report.hold(f"{one.name} hears {total:.0f} ms in {len(heard)} pieces, {', '.join(f'{gap:.0f}' for gap in gaps) or 'no'} ms "
-                    f"apart; of the speech {lost} ms are missing{f'; machine halted for {halted:.0f} ms' if halted else ''}",
+                    f"apart; of the speech {lost} ms are missing{told(halted)}",
                     took > WAITED_MS or total > 5000 and lost is not None and lost <= LOST_MS + LOST_IN_HALTS * halted)
     report.hold(f"one of them hosts it: {getattr(host_of(rest), 'name', None)}", host_of(rest) is not None)
     together(rest, 10, f"{host.name} is {how}")

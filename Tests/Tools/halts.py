@@ -13,6 +13,7 @@ import time
 
 LOOK_S = 0.004
 HALT_NS = 8_000_000     # a sleep that ends so much too late; usual are 0.1 ms, and some ms beside a build
+LOST_IN_HALTS = 2       # what a halt may cost: sound that is not there when it has to be played, and the catching up
 
 
 def watch(cpu):
@@ -55,6 +56,12 @@ class Halts:
         """How long at least one processor was halted between two instants (CLOCK_MONOTONIC, ns), in ms."""
         time.sleep(3 * LOOK_S)      # a halt is told when it has ended
         return joined_ms(list(self.halts), first, last)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
     def end(self):
         for one in self.watchers:
