@@ -103,10 +103,10 @@ class Relay:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def fill(database, channels, members):
-    """Adds channels, and members spread over them, as if commands and devices had: for a relay that does not run."""
+def fill(database, channels, members, first=0):
+    """Adds channels, numbered from `first`, with members spread over them, as commands and devices do: for a relay that does not run."""
     now, per = int(time.time()), members // channels
-    for number in range(channels):
+    for number in range(first, first + channels):
         channel = str(uuid.UUID(bytes=hashlib.sha256(b"channel %d" % number).digest()[:16]))
         secret = hashlib.sha256(b"secret %d" % number).digest()[:16]
         text = base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
