@@ -55,7 +55,7 @@ import Testing
         #expect(first.record.ends == [.shares(.leaseLost)])
         rig.server.send(SIGCONT)
         let second = try rig.run(rig.configuration("b"), try rig.store("b"))
-        #expect(try await rig.eventually { second.node.writes })
+        #expect(try await rig.eventually(20) { second.node.writes })
     }
 
     @Test func `who is deposed can write nothing, and ends`() async throws {

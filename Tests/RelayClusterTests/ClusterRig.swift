@@ -31,7 +31,7 @@ struct ClusterRig {
     static var timers: SharesStateMachine.Timers {
         var timers = SharesStateMachine.Timers()
         (timers.poll, timers.renewal, timers.retry) = (.milliseconds(50), .milliseconds(200), .milliseconds(50))
-        (timers.lease, timers.margin) = (.seconds(2), .milliseconds(500))
+        (timers.lease, timers.margin) = (.seconds(4), .milliseconds(500))
         return timers
     }
 
