@@ -161,7 +161,7 @@ import Vocabulary
     }
 
     @Test func `a talker that is killed frees the floor, and the listener is told`() async throws {
-        let relay = try await TestRelay { $0.timers.mediaTimeout = .milliseconds(400) }
+        let relay = try await TestRelay { $0.timers.mediaTimeout = .seconds(2) }
         let alice = try await TestClient.joined("Alice", relay)
         let bob = try await TestClient.joined("Bob", relay)
         await alice.client.beginBurst(priority: 0)
@@ -202,7 +202,7 @@ import Vocabulary
         let relay = try await TestRelay { $0.timers.talkTimeLimit = .milliseconds(200) }
         let alice = try await TestClient.joined("Alice", relay)
         let bob = try await TestClient.joined("Bob", relay)
-        try await alice.talk(1, frames: 60, spacing: .milliseconds(10))
+        try await alice.talk(1, frames: 200, spacing: .milliseconds(10))
         #expect(try await alice.transmissionEnd().0 == .revoked(.talkTimeLimit))
         #expect(try await bob.heardEnd().0 == .completed)
         await relay.server.stop()

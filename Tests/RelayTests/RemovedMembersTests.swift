@@ -43,7 +43,7 @@ extension RelayServer {
                 await talker.client.send(
                     OutgoingFrame(payload: TestClient.payload(burst, number), samples: 960, capturedAt: .now))
                 number += 1
-                try? await Task.sleep(for: .milliseconds(10))
+                try? await Task.sleep(for: .milliseconds(20))
             }
             await talker.client.endBurst()
         }
@@ -150,7 +150,7 @@ extension RelayServer {
     }
 
     @Test(arguments: [1, 3])
-    func `who is removed in the middle of its burst is out within a second, which ends it, and the key is another one`(
+    func `who is removed in the middle of its burst is out at once, which ends it, and the key is another one`(
         workers: Int
     ) async throws {
         let relay = try await TestRelay { $0.workers = workers }
@@ -177,7 +177,8 @@ extension RelayServer {
             let (error, _) = try await talker.recorder.wait("its end", from: said) {
                 if case .state(.unavailable(let error, retryAfter: nil)) = $0 { error } else { nil }
             }
-            #expect(ContinuousClock.now - began < .seconds(1))
+            // Less than T1 of 5 s, after which a silent burst ends anyway.
+            #expect(ContinuousClock.now - began < .seconds(4))
             #expect(error == .invitationRefused("the member was removed from the channel"))
             #expect(try await talker.transmissionEnd(from: said).0 == .linkUnavailable)
             for (listener, start) in zip(rest, starts) {

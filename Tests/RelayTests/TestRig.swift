@@ -141,8 +141,17 @@ final class TestClient: Sendable {
     func talk(
         _ burst: Int, frames count: Int, spacing: Duration = .milliseconds(4), from start: Instant? = nil
     ) async throws {
-        await client.beginBurst(priority: 0)
+        let id = await client.beginBurst(priority: 0)
         for number in 0..<count {
+            // A second of speech is held until the grant, which may be no more than 0.2 s of time here.
+            if number == 50, spacing < .milliseconds(20) {
+                try await recorder.wait("the grant, or the end") { event in
+                    switch event {
+                    case .floorGranted(id, limit: _), .transmissionEnded(id, _, _): true
+                    default: nil
+                    }
+                }
+            }
             let capturedAt = start.map { $0 + .milliseconds(20 * number) } ?? .now
             await client.send(
                 OutgoingFrame(payload: Self.payload(burst, number), samples: 960, capturedAt: capturedAt))

@@ -80,7 +80,7 @@ import Testing
 
     // MARK: Invitations
 
-    @Test func `an invitation is withdrawn with all its members, who are out within a second, and nobody else`()
+    @Test func `an invitation is withdrawn with all its members, who are out at once, and nobody else`()
         async throws
     {
         let relay = try await start()
@@ -93,7 +93,8 @@ import Testing
         let begun = ContinuousClock.now
         let answer = try await relay.ask(.revokeInvited(channel: "Team", invitation: number))
         for device in devices { #expect(try await device.refusal().contains("removed")) }
-        #expect(ContinuousClock.now - begun < .seconds(1))
+        // Less than their connections or bursts would last without it, and more than a busy machine takes.
+        #expect(ContinuousClock.now - begun < .seconds(4))
         guard case .removedInvited(2, let removal) = answer else { return #expect(Bool(false), "\(answer)") }
         #expect(
             RevokeCommand.sentences(number, 2, removal, channel: "Team") == [
