@@ -1,5 +1,6 @@
 import MonotonicTime
 import Reactor
+import Synchronization
 import TestSupport
 import Testing
 
@@ -116,11 +117,13 @@ import Testing
             path.stop()
         }
 
-        /// Sends one, and waits until it is there; whether its acknowledgement waits then, and until when from now.
+        /// Sends one, and waits until it is there; whether its acknowledgement waits then.
         func send(_ number: Int) async throws -> Bool {
             let connection = connection
+            let before = try await server.on { $0.datagrams.count }
             try await client.on { _ in _ = try connection.sendDatagram([UInt8](repeating: 7, count: 60 + number % 2)) }
             try await Task.sleep(for: .milliseconds(4))
+            try await server.wait("it is there") { $0.datagrams.count > before }
             return try await server.on { peer in
                 let accepted = peer.accepted[0]
                 guard accepted.acknowledgementPace.isWaiting, let heard = accepted.lastHeard else { return false }
@@ -128,6 +131,20 @@ import Testing
                     accepted.deadline.isScheduled && accepted.deadline.latest <= heard + AcknowledgementPace.longest)
                 return true
             }
+        }
+
+        /// Sends one that the path loses.
+        func lose(_ number: Int) async throws {
+            let connection = connection
+            let lost = Mutex(0)
+            try await path.drop { direction, _ in
+                guard direction == .toServer else { return false }
+                lost.withLock { $0 += 1 }
+                return true
+            }
+            try await client.on { _ in _ = try connection.sendDatagram([UInt8](repeating: 7, count: 60 + number % 2)) }
+            for _ in 0..<5_000 where lost.withLock({ $0 == 0 }) { try await Task.sleep(for: .milliseconds(2)) }
+            try await path.drop { _, _ in false }
         }
     }
 
@@ -154,14 +171,12 @@ import Testing
         let ends = try await Ends()
         for number in 0..<8 { _ = try await ends.send(number) }
         for round in 0..<5 {
-            try await ends.path.drop { direction, _ in direction == .toServer }
-            _ = try await ends.send(round)
-            try await ends.path.drop { _, _ in false }
+            try await ends.lose(round)
             let before = try await ends.path.answers.count
             let isWaiting = try await ends.send(round)
             #expect(!isWaiting)
             // It may be on its way.
-            for _ in 0..<50 where try await ends.path.answers.count == before {
+            for _ in 0..<5_000 where try await ends.path.answers.count == before {
                 try await Task.sleep(for: .milliseconds(2))
             }
             #expect(try await ends.path.answers.count > before)

@@ -60,7 +60,7 @@ import Testing
         async throws
     {
         let (server, client, connection) = try await connectedPair(keepAlive: .milliseconds(50)) {
-            $0.idleTimeout = .milliseconds(700)
+            $0.idleTimeout = .seconds(4)
         }
         for _ in 0..<5 {
             try await leave(server)

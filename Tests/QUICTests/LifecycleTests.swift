@@ -105,21 +105,21 @@ import Testing
 
     @Test func `silence ends a connection after the idle timeout`() async throws {
         let start = Instant.now
-        let (server, client, _) = try await connectedPair { $0.idleTimeout = .milliseconds(400) }
+        let (server, client, _) = try await connectedPair { $0.idleTimeout = .seconds(3) }
         try await client.wait("idle") { !$0.reasons.isEmpty }
         try await server.wait("idle") { !$0.reasons.isEmpty }
         #expect(try await client.on { $0.reasons } == [.idleTimeout])
         #expect(try await server.on { $0.reasons } == [.idleTimeout])
-        #expect(Instant.now - start >= .milliseconds(400))
+        #expect(Instant.now - start >= .seconds(3))
         try await client.stop()
         try await server.stop()
     }
 
     @Test func `keep alive outlasts the idle timeout`() async throws {
-        let (server, client, connection) = try await connectedPair(keepAlive: .milliseconds(200)) {
-            $0.idleTimeout = .milliseconds(1_000)
+        let (server, client, connection) = try await connectedPair(keepAlive: .milliseconds(500)) {
+            $0.idleTimeout = .seconds(4)
         }
-        try await Task.sleep(for: .milliseconds(3_000))
+        try await Task.sleep(for: .seconds(6))
         #expect(try await client.on { $0.reasons.isEmpty && connection.isReady })
         #expect(try await server.on { $0.reasons.isEmpty })
         try await client.stop()

@@ -169,7 +169,7 @@ import Testing
         packet += [UInt8](repeating: 0, count: 1_200 - packet.count)
         try await path.inject(packet)
         var answer: [UInt8]?
-        for _ in 0..<500 where answer == nil {
+        for _ in 0..<5_000 where answer == nil {
             try await Task.sleep(for: .milliseconds(2))
             answer = try await path.answers.first { $0.count > 5 && $0[1...4].elementsEqual([0, 0, 0, 0]) }
         }
