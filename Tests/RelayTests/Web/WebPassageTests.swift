@@ -41,15 +41,13 @@ import WebTestSupport
         private let port: UInt16
         private let loop: EventLoop
 
-        init(_ behaviour: ScriptedWebServer.Behaviour = .webSocket(subprotocol: WebLinkLimits.subprotocol))
-            async throws
-        {
+        init(_ behaviour: ScriptedWebServer.Behaviour, passageTime: Duration?) async throws {
             let sockets = sockets
             other = try await ScriptedWebServer(behaviour, identity: Self.identity) { sockets.add(($0, $1)) }
             var configuration = WebEndpointConfiguration(
                 listenAddress: "127.0.0.1", listenPort: 0,
                 certificate: (Self.identity.certificatePEM, Self.identity.pem))
-            configuration.limits.passageTime = .seconds(1)
+            if let passageTime { configuration.limits.passageTime = passageTime }
             let endpoint = try WebEndpoint(
                 configuration: configuration, identity: Self.identity, logger: log.logger)
             self.endpoint = endpoint
@@ -93,9 +91,9 @@ import WebTestSupport
 
     private func inWorld(
         _ behaviour: ScriptedWebServer.Behaviour = .webSocket(subprotocol: WebLinkLimits.subprotocol),
-        _ body: (World) async throws -> Void
+        passageTime: Duration? = nil, _ body: (World) async throws -> Void
     ) async throws {
-        let world = try await World(behaviour)
+        let world = try await World(behaviour, passageTime: passageTime)
         do { try await body(world) } catch {
             await world.stop()
             throw error
@@ -259,7 +257,7 @@ import WebTestSupport
     func `where the other relay takes no links the client is told to come again, and the operator once`(
         _ behaviour: ScriptedWebServer.Behaviour
     ) async throws {
-        try await inWorld(behaviour) { world in
+        try await inWorld(behaviour, passageTime: .seconds(1)) { world in
             for _ in 0..<2 {
                 let (client, told) = world.connect()
                 guard case .closed(code: 1_013, reason: let why) = try await end(told) else {
