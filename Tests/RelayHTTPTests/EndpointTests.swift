@@ -235,19 +235,22 @@ import Vocabulary
     @Test func `connections that say nothing, and bodies that do not come, make room for others`() async throws {
         let rig = try await EndpointRig({
             $0.limits.connections = 3
-            $0.limits.handshakeTime = .milliseconds(300)
-            $0.limits.requestTime = .milliseconds(300)
+            $0.limits.handshakeTime = .seconds(2)
+            $0.limits.requestTime = .seconds(2)
         })
         let token = try await rig.registeredToken()
         let path = "/3/device/\(token.hexadecimal)"
         let silent = Task {
             try await rig.run(
-                "for n in 1 2 3 4 5 6; do timeout 5 bash -c 'sleep 4 > /dev/tcp/127.0.0.1/\(rig.port)' & done; wait")
+                "for n in 1 2 3 4 5 6; do timeout 20 bash -c "
+                    + "'exec 3> /dev/tcp/127.0.0.1/\(rig.port); touch connected$0; sleep 5' $n & done; wait")
         }
-        try await Task.sleep(for: .milliseconds(100))
+        try await wait("all are connected") {
+            (1...6).allSatisfy { FileManager.default.fileExists(atPath: "\(rig.directory)/connected\($0)") }
+        }
         #expect(try await rig.curl(EndpointRig.arguments(), path: path).status == 200)
         let slow = try await rig.run(
-            "(sleep 3; echo '{}') | curl -sS -m 10 -X POST -T - \(EndpointRig.arguments(body: nil)) -w '%{http_code} %{time_total}' "
+            "(sleep 4; echo '{}') | curl -sS -m 10 -X POST -T - \(EndpointRig.arguments(body: nil)) -w '%{http_code} %{time_total}' "
                 + "https://localhost:\(rig.port)\(path)")
         #expect(slow.status != 0, "\(slow.text)")
         #expect(try await rig.curl(EndpointRig.arguments(), path: path).status == 200)
@@ -261,16 +264,17 @@ import Vocabulary
             $0.limits.strangerTime = .milliseconds(400)
         })
         let token = try await rig.registeredToken()
-        func statuses(_ certificate: String) async throws -> String {
+        func statuses(_ certificate: String, seconds: Int = 10) async throws -> String {
             try await rig.run(
-                "bash -c 'for n in 1 2; do timeout 2 openssl s_client -quiet -alpn h2 \(certificate) -connect localhost:\(rig.port) "
-                    + "< <(sleep 3) > /dev/null 2>&1; [ $? = 124 ]; echo $?; done'"
+                "bash -c 'for n in 1 2; do timeout \(seconds) "
+                    + "openssl s_client -quiet -alpn h2 \(certificate) -connect localhost:\(rig.port) "
+                    + "< <(sleep 12) > /dev/null 2>&1; [ $? = 124 ]; echo $?; done'"
             ).text
         }
         // 124 is what timeout(1) says when it had to end the command.
         #expect(try await statuses("") == "1\n1\n")
         #expect(try await statuses("-cert stranger.pem -key stranger.pem") == "1\n1\n")
-        #expect(try await statuses("-cert app.pem -key app.pem") == "0\n0\n")
+        #expect(try await statuses("-cert app.pem -key app.pem", seconds: 2) == "0\n0\n")
         #expect(try await rig.curl(EndpointRig.arguments(), path: "/3/device/\(token.hexadecimal)").status == 200)
         try await rig.stop()
     }
@@ -289,7 +293,7 @@ import Vocabulary
         try await rig.stop()
         let time = (Instant.now - startedAt).milliseconds
         print("the endpoint goes down in \(time) ms")
-        #expect(time < 4_500)
+        #expect(time < 8_000)
         idle.cancel()
     }
 
