@@ -236,7 +236,7 @@ private final class Told<Event: Sendable>: Sendable {
         for (behaviour, stage): (ScriptedWebServer.Behaviour, WebSocketError.Stage) in [
             (.silentTCP, .tls), (.silentTLS, .upgrade),
         ] {
-            let error = try await Self.failure(of: behaviour) { $0.timeout = .milliseconds(300) }
+            let error = try await Self.failure(of: behaviour) { $0.timeout = .seconds(2) }
             guard case .timeout(_, stage) = error else { return missed("\(stage): \(String(describing: error))") }
         }
     }
