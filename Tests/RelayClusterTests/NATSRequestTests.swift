@@ -136,8 +136,11 @@ import Testing
             seen.take(request)
         }
         for number: UInt8 in 0..<50 { try connection.publish([number], to: "test.slow") }
-        // Those have arrived once this one has.
         #expect(kind { _ = try connection.request([50], to: "test.slow", wait: .milliseconds(500)) } == .noAnswer)
+        // They have all arrived once this one has, on the same connection.
+        let mark = try connection.answer("test.mark", waitingMaximum: 1) { $0.reply([]) }
+        #expect(try connection.request([], to: "test.mark", wait: .seconds(10)) == [])
+        mark.cancel()
         for _ in 0..<60 { gate.signal() }
         #expect(seen.reaches(4))
         usleep(200_000)

@@ -68,14 +68,14 @@ private let halts =
         // Nobody has to do anything for this.
         var again = burst
         var isWhole = false
-        while !isWhole, Instant.now < resumedAt + .seconds(seconds > 20 ? 25 : 0) + Self.recovery + .seconds(2) {
+        repeat {
             again = try await talker.talk(frames: 25)
             isWhole = again.end == .completed
             for listener in listeners {
                 try await listener.hears(again, within: .seconds(1))
                 isWhole = isWhole && listener.missing(of: again) == nil
             }
-        }
+        } while !isWhole && Instant.now < resumedAt + .seconds(seconds > 20 ? 25 : 0) + Self.recovery + .seconds(2)
         let took = again.saidAt.first.map { $0 - resumedAt }
         #expect(isWhole, "after a halt of \(seconds) s the channel does not work again: \(again)")
         #expect(program.isRunning)

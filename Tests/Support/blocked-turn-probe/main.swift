@@ -1,4 +1,4 @@
-// An event loop that works for 100 ms in one turn, as the argument says; for the test of the watch that finds blocked turns.
+// An event loop that works for 100 ms or longer in one turn, as the argument says; for the test of the watch that finds blocked turns.
 //
 //   blocked-turn-probe wait|compute|short|allowed
 import Glibc
@@ -8,7 +8,8 @@ import Reactor
 let kind = CommandLine.arguments.dropFirst().first ?? ""
 let loop = try EventLoop(name: "probe", mayWait: kind == "allowed")
 
-func waitsForNobody() { usleep(100_000) }
+// The watch is to see it, also where its thread stands still for a while.
+func waitsForNobody() { usleep(kind == "wait" ? 2_000_000 : 100_000) }
 
 loop.runAndWait {
     switch kind {
