@@ -12,7 +12,8 @@ struct RecordingClock: Equatable, Sendable {
         var first: Int
         /// What it showed last.
         var last: Int
-        /// By how many seconds all jumps before have put the clock ahead.
+        /// By how many seconds all jumps before have put the clock ahead. Less each time that the clock came back to the stretch
+        /// and time had passed that it did not count: its earlier times are taken for the latest ones then.
         var ahead: Int
     }
 
@@ -49,16 +50,18 @@ struct RecordingClock: Equatable, Sendable {
     mutating func advance(to now: Int, elapsed: Int, tolerance: Tolerance) {
         let current = stretches[stretches.count - 1]
         let jump = now - current.last - elapsed
+        let ahead = current.ahead + jump
         func isNear(_ difference: Int) -> Bool { (-Tolerance.backward...tolerance.forward).contains(difference) }
         if isNear(jump) {
             stretches[stretches.count - 1].last = now
         } else if let index = stretches.lastIndex(where: { isNear(now - $0.last - elapsed) }) {
-            // The clock is back where it was before it jumped.
+            // The clock is back where it was before it jumped. Time has passed meanwhile all the same.
             var earlier = stretches.remove(at: index)
             earlier.last = now
+            earlier.ahead = min(earlier.ahead, ahead)
             stretches.append(earlier)
         } else {
-            stretches.append(Stretch(first: now, last: now, ahead: current.ahead + jump))
+            stretches.append(Stretch(first: now, last: now, ahead: ahead))
             if stretches.count > Self.stretchesMax { stretches.removeFirst() }
         }
     }

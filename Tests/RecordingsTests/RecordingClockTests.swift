@@ -56,6 +56,20 @@ import Testing
         #expect(clock.stretches.count <= RecordingClock.stretchesMax)
     }
 
+    @Test func `what is recorded before the network tells the time does not grow older with each start`() {
+        var clock = clock()
+        let built = start - 400 * day
+        for boot in 1...100 {
+            clock.advance(to: built, elapsed: 0, tolerance: tolerance)
+            clock.advance(to: built + 40, elapsed: 40, tolerance: tolerance)
+            #expect((0...60).contains(clock.age(of: built + 30)), "start \(boot)")
+            clock.advance(to: start + boot * day, elapsed: 20, tolerance: tolerance)
+            // The time for which the machine was off may count.
+            #expect((0...day).contains(clock.age(of: built + 30)), "start \(boot)")
+            #expect(clock.age(of: start) == boot * day)
+        }
+    }
+
     @Test func `without a history the newest recording is what is known, and a long silence is not an age`() {
         let clock = RecordingClock(now: start, newest: start - 3_650 * day, tolerance: tolerance)
         #expect(clock.age(of: start - 3_650 * day) == 0 && clock.age(of: start - 3_660 * day) == 10 * day)
