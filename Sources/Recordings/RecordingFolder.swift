@@ -7,6 +7,8 @@ import MonotonicTime
 /// The folder of the recordings. Files that are none are never touched.
 struct RecordingFolder: RecordingStorage {
     let settings: RecordingSettings
+    /// unlink(2).
+    var unlinkFile: (String) -> Int32 = { unlink($0) }
 
     /// Makes the folder, for its user only, if it is not there.
     func make() throws(RecordingError) {
@@ -79,6 +81,7 @@ struct RecordingFolder: RecordingStorage {
     ///   - now: Seconds since 1970.
     ///   - elapsed: Seconds since the last time by the monotonic clock; 0 at a start.
     /// - Returns: How many were removed.
+    /// - Throws: Why the first was not removed that could not be. It counts as one that is there; the others were removed all the same.
     func rotate(now: Int, elapsed: Int = 0) throws(RecordingError) -> Int {
         var kept: [(name: RecordingName, byteCount: Int)] = []
         for text in try names() {
@@ -93,6 +96,7 @@ struct RecordingFolder: RecordingStorage {
         var bytes = kept.reduce(0) { $0 + $1.byteCount }
         var count = kept.count
         var removed = 0
+        var problem: RecordingError?
         let age = Int(settings.age.components.seconds)
         let newest = kept.last { $0.name.seconds <= now }?.name.seconds
         let clock = clock(now: now, elapsed: elapsed, newest: newest, .init(age: age))
@@ -101,11 +105,15 @@ struct RecordingFolder: RecordingStorage {
                 name.seconds >= RecordingClock.isSetAfter && clock.map { $0.age(of: name.seconds) > age } ?? false
             guard isOld || count > settings.fileCountMax || bytes > settings.byteCountMax else { continue }
             let path = settings.folder + "/" + name.text
-            guard unlink(path) == 0 || errno == ENOENT else { throw RecordingError("remove", path) }
+            guard unlinkFile(path) == 0 || errno == ENOENT else {
+                problem = problem ?? RecordingError("remove", path)
+                continue
+            }
             bytes -= byteCount
             count -= 1
             removed += 1
         }
+        if let problem { throw problem }
         return removed
     }
 

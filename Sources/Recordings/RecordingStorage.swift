@@ -18,6 +18,7 @@ protocol RecordingStorage {
     ///   - now: Seconds since 1970.
     ///   - elapsed: Seconds since the last time by the monotonic clock; 0 at a start.
     /// - Returns: How many were removed.
+    /// - Throws: Why one could not be removed; the others were.
     func rotate(now: Int, elapsed: Int) throws(RecordingError) -> Int
     /// Begins a recording.
     func begin(_ label: RecordingLabel) throws(RecordingError) -> any RecordingOutput

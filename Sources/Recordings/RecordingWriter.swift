@@ -46,7 +46,8 @@ final class RecordingWriter {
     private var rotatedAt: Instant?
     private var bursts: [Burst] = []
     private var hasFolder = false
-    private var isFailing = false
+    /// Bursts cannot be kept, and what is too old or too much cannot be removed: neither says anything of the other.
+    private var isFailing = false, isOverfull = false
     /// Files that got their name.
     private(set) var recordings = 0
 
@@ -82,7 +83,17 @@ final class RecordingWriter {
     /// Removes what has become too old, though nobody spoke.
     func keepWithinBounds() {
         guard hasFolder else { return }
-        attempt { () throws(RecordingError) in _ = try rotate() }
+        let (now, monotonic) = clocks()
+        let elapsed = rotatedAt.map { Int((monotonic - $0).components.seconds) } ?? 0
+        rotatedAt = monotonic
+        do throws(RecordingError) {
+            _ = try folder.rotate(now: now, elapsed: elapsed)
+            if isOverfull { logger.notice("old recordings are removed again") }
+            isOverfull = false
+        } catch {
+            if !isOverfull { logger.warning("old recordings are not removed: \(error)") }
+            isOverfull = true
+        }
     }
 
     /// Ends what goes on.
@@ -102,7 +113,7 @@ final class RecordingWriter {
             logger.notice(
                 "recordings recovered after a crash", metadata: ["saved": "\(saved)", "removed": "\(removed)"])
         }
-        _ = try rotate()
+        keepWithinBounds()
     }
 
     private func begin(_ number: UInt64, _ label: RecordingLabel, _ isInOrder: Bool) {
@@ -137,7 +148,7 @@ final class RecordingWriter {
     }
 
     private func finish(_ burst: Burst) {
-        attempt { () throws(RecordingError) in
+        let worked = attempt { () throws(RecordingError) in
             try put(burst.timeline.finish(), into: burst)
             guard burst.hasSound else { return burst.file.discard() }
             try burst.file.write(burst.stream.finish())
@@ -145,9 +156,9 @@ final class RecordingWriter {
             recordings += 1
             if isFailing { logger.notice("recording resumed") }
             isFailing = false
-            _ = try rotate()
         }
         burst.file.discard()
+        if worked { keepWithinBounds() }
     }
 
     private func take(_ number: UInt64) -> Burst? {
@@ -165,12 +176,5 @@ final class RecordingWriter {
             isFailing = true
             return false
         }
-    }
-
-    private func rotate() throws(RecordingError) -> Int {
-        let (now, monotonic) = clocks()
-        let elapsed = rotatedAt.map { Int((monotonic - $0).components.seconds) } ?? 0
-        rotatedAt = monotonic
-        return try folder.rotate(now: now, elapsed: elapsed)
     }
 }

@@ -156,6 +156,39 @@ import Vocabulary
             ])
     }
 
+    @Test func `a recording that cannot be removed keeps no other from being removed, and is told once`() throws {
+        let folder = try TemporaryFolder()
+        var month = settings(folder)
+        month.age = .seconds(30 * 86_400)
+        let stuck = "20210101T000000Z-Stuck.opus"
+        var refusals = 0
+        let kept = RecordingFolder(
+            settings: month,
+            unlinkFile: { path in
+                guard path.hasSuffix(stuck), refusals < 3 else { return unlink(path) }
+                refusals += 1
+                errno = EPERM
+                return -1
+            })
+        let log = KeptLog()
+        let writer = RecordingWriter(month, storage: kept, logger: log.logger)
+        writer.start()
+        for name in [stuck, "20210102T000000Z-A.opus", "20210103T000000Z-B.opus"] {
+            try folder.write([1], to: "kept/" + name)
+        }
+        writer.keepWithinBounds()
+        #expect(folder.names("kept") == [stuck])
+        for number in 1...3 as ClosedRange<UInt64> {
+            let today = RecordingLabel(talker: "Ann", channel: "Team", secondsSince1970: Int(time(nil)))
+            writer.handle(.began(burst: number, today))
+            for packet in try speech(20) { writer.handle(.packet(burst: number, packet)) }
+            writer.handle(.ended(burst: number))
+            #expect(folder.names("kept").contains(stuck) == (number < 3))
+            #expect(log.lines.count == (number < 3 ? 1 : 2) && log.warnings == 1, "\(log.lines)")
+        }
+        #expect(writer.recordings == 3 && folder.names("kept").count == 3)
+    }
+
     @Test func `a burst that is longer than all may be is cut off`() throws {
         let folder = try TemporaryFolder()
         record(try speech(3_000), in: folder, keep: 60_000)
