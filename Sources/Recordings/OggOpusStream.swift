@@ -9,7 +9,8 @@ import COpus
 final class OggOpusStream {
     /// What the decoder needs to settle, in samples: the look-ahead of the talker's encoder (RFC 7845, section 4.2).
     static let preSkip = 312
-    /// A page is closed after that much sound: what is lost by a crash is no more.
+    /// A page is closed after that much sound: of what came here, no more is lost by a crash. `RecordingQueue` and `BurstTimeline`
+    /// hold back more.
     static let pageSamples = 48_000
     /// The most bytes of a tag.
     static let tagMax = 512

@@ -42,10 +42,15 @@ final class RecordingFile: RecordingOutput {
         byteCount += bytes.count
     }
 
+    /// Waits until what was written is on the disk.
+    func synchronize() throws(RecordingError) {
+        guard fdatasync(descriptor) == 0 else { throw RecordingError("write", hiddenPath) }
+    }
+
     /// The file is whole: it gets its name.
     func publish() throws(RecordingError) {
         guard descriptor >= 0 else { return }
-        guard fsync(descriptor) == 0 else { throw RecordingError("write", hiddenPath) }
+        try synchronize()
         try Self.reveal(hiddenPath, as: name, in: folder)
         close(descriptor)
         descriptor = -1

@@ -30,6 +30,8 @@ protocol RecordingOutput: AnyObject {
     var byteCount: Int { get }
     /// Adds bytes.
     func write(_ bytes: [UInt8]) throws(RecordingError)
+    /// Waits until what was written is on the disk: a power failure leaves it there.
+    func synchronize() throws(RecordingError)
     /// It is whole: it gets its name.
     func publish() throws(RecordingError)
     /// Nothing of it is kept, unless it has its name.

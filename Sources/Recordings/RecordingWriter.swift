@@ -20,6 +20,9 @@ enum RecordingEvent: Equatable, Sendable {
 final class RecordingWriter {
     /// Bursts at the same time: in full duplex four of others and an own one. More than these are an end that was not told.
     static let burstsMax = 5
+    /// How often a burst that goes on is put on the disk. The kernel by itself does so after half a minute, and a power failure
+    /// would leave nothing of most bursts.
+    static let synchronizationPeriod = Duration.seconds(5)
 
     private final class Burst {
         let number: UInt64
@@ -27,9 +30,11 @@ final class RecordingWriter {
         let stream = OggOpusStream(serial: .random(in: .min ... .max))
         var timeline: BurstTimeline
         var hasSound = false
+        var synchronizedAt: Instant
 
-        init(number: UInt64, file: any RecordingOutput, isInOrder: Bool) {
+        init(number: UInt64, file: any RecordingOutput, isInOrder: Bool, at now: Instant) {
             timeline = BurstTimeline(isInOrder: isInOrder)
+            synchronizedAt = now
             self.number = number
             self.file = file
         }
@@ -121,7 +126,8 @@ final class RecordingWriter {
         attempt { () throws(RecordingError) in
             // The folder may have come, or gone, since the last one.
             if hasFolder { try folder.make() } else { try prepare() }
-            let burst = Burst(number: number, file: try folder.begin(label), isInOrder: isInOrder)
+            let burst = Burst(
+                number: number, file: try folder.begin(label), isInOrder: isInOrder, at: clocks().monotonic)
             try burst.file.write(
                 burst.stream.head(tags: [
                     ("TITLE", "\(label.talker) on \(label.channel)"), ("ARTIST", label.talker),
@@ -134,6 +140,11 @@ final class RecordingWriter {
     private func write(_ items: [BurstTimeline.Item], to burst: Burst) {
         let worked = attempt { () throws(RecordingError) in
             try put(items, into: burst)
+            let now = clocks().monotonic
+            guard now - burst.synchronizedAt >= Self.synchronizationPeriod else { return }
+            try burst.file.synchronize()
+            // From its end on, or a slow disk would do nothing else.
+            burst.synchronizedAt = clocks().monotonic
         }
         // Half a recording is none.
         if !worked { take(burst.number)?.file.discard() }

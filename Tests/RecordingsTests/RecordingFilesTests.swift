@@ -85,6 +85,41 @@ import Vocabulary
         #expect(folder.names("kept") == [])
     }
 
+    /// A disk that remembers how much of a recording a power failure would have left.
+    private final class CountingDisk: RecordingStorage, RecordingOutput {
+        private var bytes: [UInt8] = []
+        private(set) var synchronized: [[UInt8]] = []
+        var byteCount: Int { bytes.count }
+
+        func make() throws(RecordingError) {}
+        func recover() throws(RecordingError) -> (saved: Int, removed: Int) { (0, 0) }
+        func rotate(now: Int, elapsed: Int) throws(RecordingError) -> Int { 0 }
+        func begin(_ label: RecordingLabel) throws(RecordingError) -> any RecordingOutput { self }
+        func write(_ bytes: [UInt8]) throws(RecordingError) { self.bytes += bytes }
+        func synchronize() throws(RecordingError) { synchronized.append(bytes) }
+        func publish() throws(RecordingError) {}
+        func discard() {}
+    }
+
+    @Test func `a burst that goes on is put on the disk every five seconds`() throws {
+        let disk = CountingDisk()
+        var now = Instant.zero
+        let writer = RecordingWriter(
+            RecordingSettings(folder: "/none"), storage: disk, logger: logger, clocks: { (0, now) })
+        writer.start()
+        writer.handle(.began(burst: 1, label))
+        for packet in try speech(1_000) {
+            writer.handle(.packet(burst: 1, packet))
+            now = now + .milliseconds(20)
+        }
+        for (number, bytes) in disk.synchronized.enumerated() {
+            // A page is a second at most.
+            #expect(OggPages.whole(bytes).pages - OggPages.headPages >= 5 * (number + 1))
+        }
+        writer.handle(.ended(burst: 1))
+        #expect(disk.synchronized.count == 3)
+    }
+
     @Test func `recordings of one second are numbered`() throws {
         let folder = try TemporaryFolder()
         for _ in 0..<3 { record(try speech(20), in: folder) }

@@ -51,6 +51,8 @@ final class SimulatedRecordings: RecordingStorage {
             self.bytes += bytes
         }
 
+        func synchronize() throws(RecordingError) {}
+
         func publish() throws(RecordingError) {
             if storage.disk.trouble == .readOnly { throw RecordingError("name", "recording", code: EROFS) }
             isNamed = true
