@@ -69,7 +69,7 @@ public enum MicrophoneStart: String, Sendable, CaseIterable {
         switch self {
         case .atOnce: false
         case .whenHeard: true
-        case .automatic: if case .alsa(let name) = device { name.hasPrefix("bluealsa") } else { false }
+        case .automatic: if case .alsa(let name) = device { BlueALSADevice.isMeant(by: name) } else { false }
         }
     }
 }

@@ -56,8 +56,12 @@ class ALSADevice {
         guard let pcm else { return }
         if pcm.isServer {
             // The next stream comes from a new handle, which is quicker and has no history.
-            resting.keep(pcm, at: .now)
-            forget()
+            if BlueALSADevice.isMeant(by: name) {
+                closeHandle()
+            } else {
+                resting.keep(pcm, at: .now)
+                forget()
+            }
             try? open()
         } else if snd_pcm_drop(pcm.handle) < 0 || snd_pcm_prepare(pcm.handle) < 0 {
             // The next start opens it and says what is wrong.

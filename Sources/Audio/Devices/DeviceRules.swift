@@ -1,4 +1,5 @@
-// Rules of a sound device's life: how it is recovered, when it has stalled, and whether it has a clock. Pure; both directions.
+// Rules of a sound device's life: how it is recovered, when it has stalled, whether it has a clock, and whether it is BlueALSA's. Pure;
+// both directions.
 import Glibc
 import MonotonicTime
 
@@ -192,4 +193,13 @@ struct MovedFrames {
     private func passed(at now: Instant) -> Double {
         min(1e15, max(0, Double((now - since).nanoseconds) * Double(rate) / 1e9))
     }
+}
+
+/// BlueALSA's devices: the microphone and the speaker of a Bluetooth headset.
+///
+/// Unlike a sound server, it gives each to one stream at a time, and has it from the agreement on parameters until it is closed: one
+/// that rests would keep the next one out, and the link up. And a link that comes up gives no sound at first.
+enum BlueALSADevice {
+    /// Whether `name` is one of the names that BlueALSA's configuration of ALSA defines.
+    static func isMeant(by name: String) -> Bool { name.hasPrefix("bluealsa") }
 }
