@@ -152,6 +152,11 @@ extension DeviceAudioSession {
                 return
             }
             tones = Array(tones.dropFirst())
+        case .toneDropped(let tone):
+            guard let index = tones.lastIndex(of: tone) else { return }
+            tones.remove(at: index)
+            if tone == .microphoneOn { goAhead(from: .now) }
+            if tones.isEmpty { tonesFinished(heard: false) }
         case .lost(let error):
             _ = replaceSpeaker("\(error)")
             return

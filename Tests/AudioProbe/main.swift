@@ -144,6 +144,7 @@ final class Loop {
             say("playback-ended burst=\(burst) reason=\(reason) t=\(last.nanoseconds) \(counts)")
         case .toneBegan(let tone, let first): say("tone-began tone=\(tone) t=\(first.nanoseconds)")
         case .toneEnded(let tone, let last): say("tone-ended tone=\(tone) t=\(last.nanoseconds)")
+        case .toneDropped(let tone): say("tone-dropped tone=\(tone)")
         case .promptEnded(let number): say("prompt-ended number=\(number)")
         case .lost(let error):
             failures += 1

@@ -234,6 +234,78 @@ import Vocabulary
         #expect(!worker.rings.isRunning && worker.rings.statistics.dropped == 1)
     }
 
+    /// What came is dropped or known already, so that nothing is left to be heard when the end is named.
+    @Test func `each end that is named is told once, though nothing of the burst is heard`() throws {
+        let rings = try PlaybackRings()
+        let speech = try (0..<2).map { _ in try SpeechRenderer(JitterBufferSettings(), decoder: OpusDecoder()) }
+        let sound = PlaybackSound(rings, speech: speech, toneVolume: 0.25)
+        let came = Instant.now
+        func insert(_ sequence: UInt16) {
+            let frame = ReceivedFrame(
+                sequence: sequence, timestamp: UInt32(sequence) * 960, marker: sequence == 1,
+                payload: [0x08, 0xFF, 0xFE], receivedAt: came)
+            frame.payload.withUnsafeBytes { sound.insert(PacketHeader(frame), payload: $0, voice: 0) }
+        }
+        func told() -> [String] {
+            var told: [String] = []
+            while let slot = rings.next() {
+                switch slot {
+                case .ended(let voice, _, let reason, _, _): told.append("\(voice) \(reason)")
+                case .toneDropped(let tone): told.append("\(tone)")
+                case .promptEnded(let number): told.append("prompt \(number)")
+                default: told.append("\(slot)")
+                }
+            }
+            return told
+        }
+        sound.end(voice: 0, lastSequence: 2)
+        #expect(told() == [], "nothing came")
+        insert(1)
+        sound.discard(.deviceFailed)
+        #expect(told() == ["0 deviceFailed"])
+        sound.isRefusing = true
+        insert(2)
+        // Somebody else finds meanwhile that the device fails still.
+        sound.discard(.deviceFailed)
+        #expect(told() == [] && sound.isIdle)
+        sound.isRefusing = false
+        sound.end(voice: 0, lastSequence: 2)
+        #expect(told() == ["0 deviceFailed"])
+        // One that was sent again, and that came for a burst which is over.
+        insert(1)
+        #expect(sound.isIdle)
+        sound.end(voice: 0, lastSequence: 2)
+        sound.end(voice: 0, lastSequence: 2)
+        #expect(told() == ["0 silence"])
+        sound.isRefusing = true
+        sound.play(.denied)
+        let prompt = try PromptSound(wav: wav([Float](repeating: 0.1, count: 4_800), rate: 48_000))
+        sound.play(prompt: prompt.samples, count: prompt.count, number: 7)
+        #expect(told() == ["denied", "prompt 7"] && sound.isIdle)
+        sound.isRefusing = false
+        for _ in 0...TonePlayer.tonesMax { sound.play(.denied) }
+        #expect(told() == ["denied"])
+    }
+
+    @Test func `a burst of which a missing speaker drops the rest ends with its end`() throws {
+        let speaker = try PlaybackEngine(device: AudioDevice("no-such-device"), logger: quiet)
+        let owner = Owner(speaker: speaker)
+        func enqueue(_ sequences: Range<UInt16>) {
+            for sequence in sequences {
+                speaker.enqueue(
+                    ReceivedFrame(
+                        sequence: sequence, timestamp: UInt32(sequence) * 960, marker: sequence == 0,
+                        payload: [0x08, 0xFF, 0xFE], receivedAt: .now))
+            }
+        }
+        enqueue(0..<1)
+        #expect(owner.run(for: .seconds(20)) { !owner.playbackEnds.isEmpty })
+        enqueue(1..<40)
+        speaker.end(lastSequence: 39)
+        #expect(owner.run(for: .seconds(20)) { owner.playbackEnds.count > 1 })
+        #expect(owner.playbackEnds.allSatisfy { $0.reason == .deviceFailed })
+    }
+
     /// What a stopped device leaves behind goes when its time has come, by one wake-up, and the thread sleeps on.
     @Test func `a stream that rests is closed once and nothing wakes afterwards`() throws {
         let sink = FlickeringSink(busyOpens: 0, blocksUntilLost: .max, lostOpens: 0)

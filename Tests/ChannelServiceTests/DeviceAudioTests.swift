@@ -328,6 +328,35 @@ extension ChannelService {
         #expect(told[(cut + 1)...].prefix(2) == ["second", "began"], "\(told)")
         #expect(told[(cut + 3)...].allSatisfy { $0 == "frame 2" }, "\(told)")
     }
+
+    /// The speaker failed a moment ago and is left alone: who waits for what it drops is told all the same.
+    @Test func `a burst and a tone that a missing speaker drops are over`() async throws {
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let log = Shared<[String]>([])
+        let session = try await loop.run {
+            let configuration = ChannelServiceConfiguration(
+                microphone: .alsa("no-such-microphone"), speaker: .alsa("no-such-speaker"))
+            let session = DeviceAudioSession(configuration: configuration, loop: loop, logger: quietLogger)
+            session.handler = { event in log.withLock { $0.append("\(event)") } }
+            session.activate()
+            _ = session.play(packet(1), voice: 0)
+            return LoopConfined(session)
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("played(voice: 0)") })
+        try await loop.run {
+            log.withLock { $0 = [] }
+            for sequence in 2...20 as ClosedRange<UInt16> { _ = session.value.play(packet(sequence), voice: 0) }
+            session.value.endReception(lastSequence: 20, voice: 0)
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("played(voice: 0)") })
+        try await loop.run {
+            session.value.play(.denied)
+            session.value.deactivate(.finish)
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("deactivated") })
+        try await loop.run { session.value.close {} }
+    }
 }
 
 /// Carries a sound system of a loop between the calls of a test on that loop.

@@ -95,12 +95,14 @@ public enum PlaybackEvent: Sendable {
     case toneBegan(Tone, firstSampleAt: Instant)
     /// The tone's last sample leaves the speaker at `lastSampleAt`.
     case toneEnded(Tone, lastSampleAt: Instant)
+    /// The tone is not heard: too many sound already, or the device failed a moment ago.
+    case toneDropped(Tone)
     /// The prompt of this number has been handed to the device, or was cut off or dropped.
     case promptEnded(number: UInt32)
     /// The device is lost within a sound, which waits for it: it is opened again and again for 1.5 s.
     case lost(AudioError)
-    /// The device failed; what was playing has ended. What comes within the next second is dropped and counted; what
-    /// comes later tries the device again.
+    /// The device failed; what was playing has ended. What comes within the next second is dropped and counted, and the end of a burst is
+    /// told as soon as it is named; what comes later tries the device again.
     case failed(AudioError)
 }
 
@@ -271,7 +273,7 @@ public final class PlaybackEngine: Sendable {
                 ])
         case .toneBegan(let tone, let first):
             logger.debug("tone", metadata: ["t": "\(first.nanoseconds)", "tone": "\(tone)"])
-        case .toneEnded, .promptEnded: break
+        case .toneEnded, .toneDropped, .promptEnded: break
         case .lost(let error): logger.warning("speaker lost; retrying: \(error)")
         case .failed(let error):
             logger.error("speaker failed: \(error)", metadata: ["t": "\(Instant.now.nanoseconds)"])

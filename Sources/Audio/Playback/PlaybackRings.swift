@@ -36,6 +36,7 @@ enum PlaybackSlot: BitwiseCopyable {
     case ended(voice: UInt8, burst: UInt32, PlaybackEnd, PlaybackStatistics, lastSampleAt: Instant)
     case toneBegan(Tone, firstSampleAt: Instant)
     case toneEnded(Tone, lastSampleAt: Instant)
+    case toneDropped(Tone)
     case promptEnded(number: UInt32)
     case lost(AudioFault)
     case resumed(gap: Duration)
@@ -51,6 +52,7 @@ enum PlaybackSlot: BitwiseCopyable {
             .ended(voice: Int(voice), burst: burst, reason, counts, lastSampleAt: last)
         case .toneBegan(let tone, let first): .toneBegan(tone, firstSampleAt: first)
         case .toneEnded(let tone, let last): .toneEnded(tone, lastSampleAt: last)
+        case .toneDropped(let tone): .toneDropped(tone)
         case .promptEnded(let number): .promptEnded(number: number)
         case .lost(let fault): .lost(AudioError(fault, device: device))
         case .resumed: nil

@@ -14,10 +14,16 @@ final class PlaybackSound {
     private var samplesRendered: Int64 = 0
     /// What is counted here; voices count for themselves.
     private var counts = PlaybackStatistics()
+    /// Nothing that comes will be heard: the device failed a moment ago.
+    var isRefusing = false
+    /// For each voice of which a packet came, and no end has been told since: the reason to tell when an end is named and nothing is left
+    /// to be heard.
+    private var endsOwed: [PlaybackEnd?]
 
     init(_ rings: PlaybackRings, speech: [SpeechRenderer], toneVolume: Float) {
         self.rings = rings
         voices = speech
+        endsOwed = Array(repeating: nil, count: speech.count)
         tones = TonePlayer(volume: toneVolume)
     }
 
@@ -31,40 +37,48 @@ final class PlaybackSound {
 
     /// Takes a packet.
     func insert(_ packet: PacketHeader, payload: UnsafeRawBufferPointer, voice: Int) {
-        if !voices[voice].insert(packet, payload: payload) { publish() }
+        endsOwed[voice] = isRefusing ? .deviceFailed : .silence
+        if isRefusing { counts.dropped += 1 } else if voices[voice].insert(packet, payload: payload) { return }
+        publish()
     }
 
-    /// The burst on a voice ends with this packet.
-    func end(voice: Int, lastSequence: UInt16) { voices[voice].end(lastSequence: lastSequence) }
+    /// The burst on a voice ends with this packet. Where nothing of it is left to be heard, it has ended.
+    func end(voice: Int, lastSequence: UInt16) {
+        voices[voice].end(lastSequence: lastSequence)
+        guard voices[voice].isIdle, let reason = endsOwed[voice] else { return }
+        tellEnd(reason, voice: voice, burst: voices[voice].jitter.burst, at: .now)
+    }
 
     /// Begins a tone.
     func play(_ tone: Tone) {
-        if !tones.play(tone) { counts.dropped += 1 }
+        guard isRefusing || !tones.play(tone) else { return }
+        counts.dropped += 1
+        rings.put(.toneDropped(tone))
     }
 
     /// Begins a prompt.
     func play(prompt samples: UnsafePointer<Float>, count: Int, number: UInt32) {
-        guard let replaced = prompt.play(samples, count: count, number: number) else { return }
-        rings.put(.promptEnded(number: replaced))
+        let ended = isRefusing ? number : prompt.play(samples, count: count, number: number)
+        if let ended { rings.put(.promptEnded(number: ended)) }
     }
 
     /// Lets the prompt fade out.
     func stopPrompt() { prompt.stop() }
 
-    /// Drops all sound that is waiting. With a `reason`, the end of its bursts is reported.
-    func discard(_ reason: PlaybackEnd? = nil) {
+    /// Drops all sound that is waiting. The ends of its bursts and of its prompt are told, and not those of tones.
+    func discard(_ reason: PlaybackEnd) {
         counts.dropped += tones.drop()
         if let ended = prompt.drop() { rings.put(.promptEnded(number: ended)) }
         for voice in voices.indices { discard(voice: voice, reason) }
     }
 
     /// Drops all that was to be heard on a voice.
-    func discard(voice: Int, _ reason: PlaybackEnd?) {
+    func discard(voice: Int, _ reason: PlaybackEnd) {
         let burst = voices[voice].jitter.burst
         let now = Instant.now
         let wasBurst = voices[voice].flush(at: now)
         publish()
-        if let reason, wasBurst { tellEnd(reason, voice: voice, burst: burst, at: now) }
+        if wasBurst { tellEnd(reason, voice: voice, burst: burst, at: now) }
     }
 
     // MARK: Out
@@ -142,6 +156,7 @@ final class PlaybackSound {
     }
 
     private func tellEnd(_ reason: PlaybackEnd, voice: Int, burst: UInt32, at time: Instant) {
+        endsOwed[voice] = nil
         let counts = voices[voice].countsOfBurst(counts)
         rings.put(.ended(voice: UInt8(voice), burst: burst, reason, counts, lastSampleAt: time))
     }

@@ -53,8 +53,6 @@ final class PlaybackWorker: @unchecked Sendable {
                 play()
             } else if sound.isIdle, !(keepsRunning && isOpen) {
                 if rings.wait(until: sink.restsUntil) { sink.endRest() }
-            } else if .now < retryAt {
-                sound.discard()
             } else {
                 _ = recovery.handle(.began(isOpen: isOpen), at: .now)
                 startDevice()
@@ -67,6 +65,7 @@ final class PlaybackWorker: @unchecked Sendable {
 
     private func takeCommands() {
         rings.takeCommands { command, payload in
+            sound.isRefusing = isLeftAlone
             switch command {
             case .packet(let voice, let packet): sound.insert(packet, payload: payload, voice: Int(voice))
             case .end(let voice, let lastSequence): sound.end(voice: Int(voice), lastSequence: lastSequence)
@@ -81,6 +80,9 @@ final class PlaybackWorker: @unchecked Sendable {
     }
 
     // MARK: The device's life
+
+    /// Whether the device failed a moment ago, and is not tried yet.
+    private var isLeftAlone: Bool { !rings.isRunning && recovery.nextDeadline == nil && .now < retryAt }
 
     private func prepare() {
         guard !isOpen, recovery.nextDeadline == nil else { return }
