@@ -279,7 +279,7 @@ import Vocabulary
         #expect(told() == ["0 silence"])
         sound.isRefusing = true
         sound.play(.denied)
-        let prompt = try PromptSound(wav: wav([Float](repeating: 0.1, count: 4_800), rate: 48_000))
+        let prompt = PromptSound([Float](repeating: 0.1, count: 4_800))
         sound.play(prompt: prompt.samples, count: prompt.count, number: 7)
         #expect(told() == ["denied", "prompt 7"] && sound.isIdle)
         sound.isRefusing = false

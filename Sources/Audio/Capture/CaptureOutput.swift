@@ -26,7 +26,7 @@ public struct CaptureConfiguration: Sendable {
     /// cost the delay once.
     public var echoOf: PlayedSound?
 
-    /// 2.5 ms periods, Opus as `OpusSettings()`, Bluetooth microphones waited for, automatic gain, noise and echoes left as they are.
+    /// 2.5 ms periods, Opus as `OpusSettings()`, BlueALSA's microphones waited for, automatic gain, noise and echoes left as they are.
     public init() {}
 }
 

@@ -134,7 +134,7 @@ struct CaptureStateMachine {
     static func duration(_ samples: Int64) -> Duration { .nanoseconds(samples * 1_000_000 / 48) }
 
     static func samples(_ duration: Duration) -> Int64 {
-        // Clamped to an hour's reach, so that the product cannot overflow.
+        // Clamped to an hour before and a day after, so that the product cannot overflow.
         let nanoseconds = min(max(duration.nanoseconds, -3_600_000_000_000), 86_400_000_000_000)
         return nanoseconds * 48 / 1_000_000
     }

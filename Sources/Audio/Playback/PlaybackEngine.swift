@@ -25,7 +25,7 @@ public struct PlaybackConfiguration: Sendable {
     /// Where the microphone learns what is played (`CaptureConfiguration.echoOf`); nil: nowhere.
     public var played: PlayedSound?
 
-    /// 2.5 ms periods, 7.5 ms queued, device kept open.
+    /// 2.5 ms periods, at least 5 ms queued, device kept open.
     public init() {}
 }
 
