@@ -45,6 +45,10 @@ import Testing
         ids.filter { id in actions.sent(to: id).contains { if case .floorGranted = $0 { true } else { false } } }
     }
 
+    private func denials(_ actions: [RelayCore.Action], of member: Int) -> [String] {
+        actions.sent(to: ids[member]).compactMap { if case .floorDeny(let denial) = $0 { denial.phrase } else { nil } }
+    }
+
     private func closed(_ actions: [RelayCore.Action]) -> [ConnectionID] {
         actions.compactMap { if case .close(let id, .goingDown, RelayCore.moves) = $0 { id } else { nil } }
     }
@@ -74,6 +78,19 @@ import Testing
         let end = core.handle(.deadline, at: now)
         #expect(closed(end) == Array(ids.prefix(2)) && end.contains(.moved(yard.id)))
         #expect(core.channelConfigurations.isEmpty)
+    }
+
+    @Test mutating func `who is denied the floor of a channel that moves reads that it moves`() {
+        #expect(granted(ask(0)) == [ids[0]])
+        #expect(granted(ask(1)).isEmpty)
+        #expect(core.pause([yard.id], at: now) == [yard.id])
+        let moved = core.handle(.move([yard.id], to: Self.next), at: now)
+        #expect(denials(moved, of: 1) == [RelayCore.moves], "who waits")
+        #expect(denials(ask(1, 2), of: 1) == [RelayCore.moves], "who presses during the burst")
+        // The relay goes on, until it goes down.
+        #expect(granted(ask(2)) == [ids[2]])
+        _ = core.handle(.drain(to: nil), at: now)
+        #expect(denials(ask(3), of: 3) == [RelayCore.goingDown])
     }
 
     @Test mutating func `nobody is granted the floor of a channel that is paused, whatever the priority`() {

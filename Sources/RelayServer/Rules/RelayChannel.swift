@@ -20,10 +20,8 @@ struct RelayChannel: Sendable {
     private(set) var succession = ChannelSuccession()
     /// The connections of clients that are not members and get pushes only.
     private(set) var pushConnections: [MemberID: ConnectionID] = [:]
-    /// When the members may go, the last burst being over: set while they are to go.
-    private var closesAt: Instant?
-    /// Whether they go to another relay then.
-    private var hasSuccessor = false
+    /// Set while those on it are to go once nobody talks any more.
+    private var departure: Departure?
     /// Whether nobody is granted the floor for now, because another relay may have a say: requests wait.
     private(set) var isPaused = false
     /// Those that wait, in the order in which they came, one of each connection.
@@ -46,6 +44,16 @@ struct RelayChannel: Sendable {
 
     var name: DisplayName { configuration.name }
 
+    /// How those on a channel go.
+    private struct Departure: Sendable {
+        /// When they may, the last burst being over.
+        var due: Instant
+        /// Whether they go to another relay.
+        let hasSuccessor: Bool
+        /// Why they go, for those who ask for the floor before.
+        let phrase: String
+    }
+
     /// What its owner looks at after every call.
     struct Upkeep {
         /// What its kept bursts take in memory.
@@ -63,7 +71,7 @@ struct RelayChannel: Sendable {
 
     /// When `deadline` must be called, at the latest; nil while nothing is under way.
     var nextDeadline: Instant? {
-        let closing = floor.holder == nil ? closesAt : nil
+        let closing = floor.holder == nil ? departure?.due : nil
         return earlier(earlier(floor.nextDeadline, store.nextDeadline), earlier(members.nextDeadline, closing))
     }
 
@@ -245,8 +253,8 @@ struct RelayChannel: Sendable {
         let wish = ChannelFloor.Request(
             ssrc: member.ssrc, member: member.id, requestID: request.requestID, keyID: request.keyID,
             priority: member.effectivePriority(of: request.priority), mayQueue: request.mayQueue)
-        guard closesAt == nil || wish.isEmergency || seededFault("a-relay-that-drains-grants-the-floor") else {
-            return floor.deny(wish, .noResources, &members, RelayCore.goingDown)
+        if let departure, !wish.isEmergency, !seededFault("a-relay-that-drains-grants-the-floor") {
+            return floor.deny(wish, .noResources, &members, departure.phrase)
         }
         guard !floor.onlyListens(member) else { return floor.deny(wish, .receiveOnly, &members) }
         guard keys.allows(UInt16(request.keyID >> 48), limits, at: now), isFresh else {
@@ -265,7 +273,7 @@ struct RelayChannel: Sendable {
             switch action {
             case .idle(let ssrc, _, _):
                 store.end(ssrc, at: now)
-                if closesAt != nil { closesAt = now + RelayCore.closingTime }
+                departure?.due = now + RelayCore.closingTime
             case .rules(let rules):
                 configuration.rules = rules
                 store.adopt(configuration, limits)
@@ -360,26 +368,28 @@ struct RelayChannel: Sendable {
     var isDeserted: Bool { members.isEmpty && pushConnections.isEmpty }
 
     /// Whether its members are to go, and nobody talks any more.
-    func isClosing(at now: Instant) -> Bool { floor.holder == nil && closesAt.map { $0 <= now } ?? false }
+    func isClosing(at now: Instant) -> Bool { floor.holder == nil && departure.map { $0.due <= now } ?? false }
 
-    /// Those on it are to go once nobody talks and they know the successor. Only emergencies are granted the floor from now on.
-    mutating func drain(to successor: RelayPlace?, at now: Instant) -> [RelayAction] {
+    /// Those on it are to go once nobody talks and they know the successor. Only emergencies are granted the floor from now on;
+    /// others who ask for it, or wait for it, read `phrase`.
+    mutating func drain(to successor: RelayPlace?, _ phrase: String, at now: Instant) -> [RelayAction] {
         // Held up, the relay may be told to drain after the turn of somebody who waits has come.
         var actions = endOverdue(at: now)
-        closesAt = successor == nil || isDeserted ? now : now + RelayCore.closingTime
-        hasSuccessor = successor != nil
+        departure = Departure(
+            due: successor == nil || isDeserted ? now : now + RelayCore.closingTime, hasSuccessor: successor != nil,
+            phrase: phrase)
         if let successor, !isDeserted { actions.append(.send(.successor(successor), to: everyone)) }
         // From behind, so that nobody moves up only to be turned away.
         for request in floor.waiting.reversed() where !request.isEmergency {
             actions += apply(.withdrawn(ssrc: request.ssrc), at: now)
-            actions += floor.deny(request, .noResources, &members, RelayCore.goingDown)
+            actions += floor.deny(request, .noResources, &members, phrase)
         }
         return actions
     }
 
     /// Whether who asks for the floor is to ask the successor: here nobody talks any more, and all are about to go there.
     private func isSendingOn(_ request: ClientMessage.FloorRequest) -> Bool {
-        hasSuccessor && floor.holder == nil && request.priority != FloorRules.emergency
+        departure?.hasSuccessor == true && floor.holder == nil && request.priority != FloorRules.emergency
             && !seededFault("a-relay-that-drains-grants-the-floor")
     }
 
@@ -397,7 +407,7 @@ struct RelayChannel: Sendable {
         floor.reset(name: name, rules: floor.rules)
         store.removeAll()
         succession = ChannelSuccession()
-        (closesAt, hasSuccessor) = (nil, false)
+        departure = nil
         (isPaused, pausedRequests) = (false, [])
         return gone
     }

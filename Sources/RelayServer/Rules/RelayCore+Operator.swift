@@ -80,7 +80,7 @@ extension RelayCore {
     // MARK: Moves
 
     /// Nobody is granted the floor of these channels any more, until they are moved or resumed: another relay is about to have a say. Those
-    /// on which somebody talks or waits go on as before, since that one is told of them.
+    /// on which somebody talks or waits go on as before until they are moved, since that one is told of them.
     ///
     /// - Returns: The channels that go on.
     public mutating func pause(_ channels: [ChannelID], at now: Instant) -> Set<ChannelID> {
@@ -99,6 +99,8 @@ extension RelayCore {
         return busy
     }
 
+    /// Another relay serves these channels from now on: those on each go there when nobody talks on it. Those who wait for its floor are
+    /// denied it, but for emergencies.
     mutating func move(_ channels: [ChannelID], to place: RelayPlace, at now: Instant) -> [Action] {
         guard !isDraining, !seededFault("members-are-not-sent-on") else { return [] }
         var actions: [Action] = []
@@ -106,7 +108,7 @@ extension RelayCore {
             moving.insert(number)
             let early = shared.connections.welcomedEarly(to: number)
             if !early.isEmpty { actions.append(.send(.successor(place), to: early)) }
-            actions += on(number, at: now) { channel, _ in channel.drain(to: place, at: now) }
+            actions += on(number, at: now) { channel, _ in channel.drain(to: place, Self.moves, at: now) }
         }
         return actions
     }

@@ -12,9 +12,9 @@ import RelayProtocol
 public struct RelayCore: Sendable {
     /// So long after the last word to a channel its members stay connected, so that it reaches them.
     static let closingTime: Duration = .milliseconds(500)
-    /// The close reason for everybody.
+    /// Why the relay closes everybody's connection, and grants no floor before.
     static let goingDown = "the relay is going down"
-    /// The close reason for those on a channel that another relay serves from now on.
+    /// The same for those on a channel that another relay serves from now on.
     static let moves = "another relay serves the channel now"
 
     /// The channels, in the order they came. Only `on` and `media` change one.
@@ -241,7 +241,7 @@ public struct RelayCore: Sendable {
             for number in channels.indices {
                 // Those that go to another relay are told where already.
                 guard !moving.contains(number) else { noteWhileDraining(number); continue }
-                actions += on(number, at: now) { channel, _ in channel.drain(to: successor, at: now) }
+                actions += on(number, at: now) { channel, _ in channel.drain(to: successor, Self.goingDown, at: now) }
             }
             return actions
         case .move(let channels, let place): return move(channels, to: place, at: now)
