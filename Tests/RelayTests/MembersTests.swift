@@ -185,6 +185,20 @@ import Testing
         #expect(refusal(join(bobAgain, 2), to: bobAgain) == .revoked)
     }
 
+    @Test
+    mutating func `an enrolment that is answered after its channel was removed makes nobody a member of the next one`()
+    {
+        let asked = core.enter(bob, .numbered(2), by: joinMessage(), at: now)
+        _ = core.handle(.removeChannel(channel.id, "removed"), at: now)
+        let answered = core.handle(.enrolled(bob, enrolment(asked)!, .admitted(.init())), at: now)
+        #expect(refusal(answered, to: bob) == .notInvited)
+        // The records may have removed the member meanwhile.
+        let isServed = core.serve(channel)
+        #expect(isServed)
+        let again = core.enter(bobAgain, .numbered(2), by: joinMessage(), at: now)
+        #expect(enrolment(again) != nil && again.welcome(for: bobAgain) == nil)
+    }
+
     @Test mutating func `a client that takes pushes only is removed, too`() {
         _ = core.handle(.connected(bob, .numbered(2)), at: now)
         let asked = core.handle(.message(bob, joinMessage(isPushOnly: true)), at: now)

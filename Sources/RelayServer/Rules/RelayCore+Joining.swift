@@ -164,20 +164,22 @@ extension RelayCore {
         }
         enrolling += 1
         shared.connections.advance(id, to: .enrolling(join))
-        return [.enrol(id, .init(channel: join.channel, token: join.token, member: member, name: join.displayName))]
+        let enrolment = RelayEnrolment(
+            channel: join.channel, token: join.token, member: member, name: join.displayName,
+            shard: shared.shard.number)
+        return [.enrol(id, enrolment)]
     }
 
-    /// The answer to `enrol`. It holds also for a client that has gone in the meantime.
+    /// The answer to `enrol`. It holds also for a client that has gone in the meantime, but not for a channel that is not served: the
+    /// records say who is on it when it is.
     mutating func enrolled(
         _ id: ConnectionID, _ enrolment: RelayEnrolment, _ verdict: RelayEnrolmentVerdict, at now: Instant
     ) -> [Action] {
         enrolling = max(0, enrolling - 1)
         var actions: [Action] = []
-        if case .admitted(let membership) = verdict {
+        if case .admitted(let membership) = verdict, let name = configuration(of: enrolment.channel)?.name {
             roster.admit(enrolment.member, to: enrolment.channel, as: membership)
-            if let name = configuration(of: enrolment.channel)?.name {
-                actions = [.note(.memberEnrolled(channel: name, member: enrolment.member, name: enrolment.name))]
-            }
+            actions = [.note(.memberEnrolled(channel: name, member: enrolment.member, name: enrolment.name))]
         }
         guard let connection = shared.connections[id], case .enrolling(let join) = connection.state else {
             return actions

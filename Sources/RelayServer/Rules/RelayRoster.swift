@@ -32,6 +32,8 @@ public struct RelayEnrolment: Sendable, Hashable {
     public var member: MemberID
     /// What it calls itself.
     public var name: DisplayName
+    /// The shard that waits for the answer. No other one knows the connection, and perhaps none has the channel.
+    var shard = 0
 }
 
 /// What becomes of a `RelayEnrolment`.

@@ -120,6 +120,7 @@ final class RelayEngine: @unchecked Sendable {
         case .move(let channels, let place):
             for (shard, own) in byShard(channels) { handle(.move(own, to: place), on: shard) }
         case .resume(let channels): for (shard, own) in byShard(channels) { handle(.resume(own), on: shard) }
+        case .enrolled(_, let enrolment, _): handle(event, on: enrolment.shard)
         default:
             if let shard = event.channel.flatMap({ exchange.directory.shard(of: $0) }) { handle(event, on: shard) }
         }
@@ -133,6 +134,8 @@ final class RelayEngine: @unchecked Sendable {
     }
 
     private func handle(_ event: RelayCore.Event, on shard: Int) {
+        // The answer to an enrolment of an earlier start may name one that is not there now.
+        guard workers.indices.contains(shard) else { return }
         if shard == 0 {
             workers.first?.shard?.handle(event)
         } else {
@@ -289,13 +292,12 @@ extension RelayCore.Event {
     /// The channel that an event of the relay's owner concerns.
     fileprivate var channel: ChannelID? {
         switch self {
-        case .enrolled(_, let enrolment, _): enrolment.channel
         case .revoke(_, let channel), .readmit(_, let channel, _), .renewMediaKey(let channel),
             .setRules(_, let channel), .setRetention(_, let channel), .end(let channel, _),
             .removeChannel(let channel, _), .renameChannel(let channel, _), .admit(_, _, let channel):
             channel
-        case .greeted, .connected, .message, .unknownMessage, .violation, .disconnected, .pushes, .push, .drain,
-            .move, .resume, .setPlaces, .shutDown, .deadline:
+        case .greeted, .connected, .message, .unknownMessage, .violation, .disconnected, .enrolled, .pushes, .push,
+            .drain, .move, .resume, .setPlaces, .shutDown, .deadline:
             nil
         }
     }
