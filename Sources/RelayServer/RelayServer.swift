@@ -20,7 +20,7 @@ public struct RelayServerConfiguration: Sendable {
     public var limits = RelayLimits()
     /// The floor's timers, the talk-time limit among them.
     public var timers = FloorControlStateMachine.Timers()
-    /// The members. By default anyone who has a channel's token may join it.
+    /// The members of `channels`; those of other channels are not looked at. By default anyone who has a channel's token may join it.
     public var roster = RelayRoster.open
     /// Told, on the relay's loop, of a client without a membership; answer with `RelayServer.enrolled`. Needed unless the
     /// roster is open.

@@ -1,4 +1,5 @@
 // Channels that the operator adds, changes and removes while the relay runs, with devices on loopback sockets.
+import Cryptography
 import Glibc
 import RelayClient
 import RelayProtocol
@@ -137,6 +138,27 @@ import Testing
         _ = try await relay.registrar.reload(channels: ["Other"], floors: Floors())
         let own = try channel(try await relay.ask(.channel("Team")))
         #expect(!own.isDeclared && own.isServed && own.mode == .cutIn && back.readyCount == 1)
+        await relay.stop()
+    }
+
+    @Test func `whoever is removed while the channel is not served stays out when it is served again`() async throws {
+        var relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        _ = try await relay.registrar.reload(channels: ["Team", "Yard"], floors: Floors())
+        let link = try await linkTo("Yard", relay)
+        let (ada, bob) = try (Identity(generating: "ada"), Identity(generating: "bob"))
+        for (name, key) in [("Ada", ada), ("Bob", bob)] { try await Device(name, link, identity: key).isReady() }
+        _ = try await relay.ask(.revoke(channel: "Yard", member: "Ada", keepsInvitation: true))
+
+        // A start that knows both, and serves another channel.
+        relay = try await relay.restarted { 1_000 }
+        #expect(try channel(try await relay.ask(.channel("Yard"))).isServed == false)
+        _ = try await relay.ask(.revoke(channel: "Yard", member: "Bob", keepsInvitation: true))
+        _ = try await relay.ask(
+            .readmit(channel: "Yard", member: MemberID(ada.pin).description, MemberChange(priority: 3)))
+        #expect(try await add("Yard", to: relay).isServed)
+        let again = try await linkTo("Yard", relay)
+        #expect(try await Device("Bob", again, identity: bob).refusal().contains("removed"))
+        try await Device("Ada", again, identity: ada).isReady()
         await relay.stop()
     }
 

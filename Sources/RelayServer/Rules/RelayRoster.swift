@@ -64,7 +64,7 @@ public struct RelayRoster: Sendable {
         self.memberships = memberships
     }
 
-    /// The members of those channels only.
+    /// The members of those channels only: of a channel that is not served, nobody hears what becomes of its members.
     func part(of channels: [ChannelID]) -> RelayRoster {
         let own = Dictionary(
             channels.compactMap { id in memberships[id].map { (id, $0) } }, uniquingKeysWith: { first, _ in first })

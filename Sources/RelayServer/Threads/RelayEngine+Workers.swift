@@ -75,7 +75,7 @@ extension RelayEngine {
             let channels = parts[shard] ?? []
             var core = RelayCore(
                 channels: channels, limits: configuration.limits, timers: configuration.timers,
-                roster: count == 1 ? configuration.roster : configuration.roster.part(of: channels.map(\.id)),
+                roster: configuration.roster.part(of: channels.map(\.id)),
                 acceptsPushes: configuration.acceptsPushes, web: configuration.webPlace,
                 shard: .init(number: shard, count: count, census: census), startedAt: startedAt)
             core.places = configuration.places
