@@ -202,19 +202,18 @@ extension Registrar {
         }
         try store.setServed(Set(wanted.map(\.id)), declared: Set(wanted.filter(\.isDeclared).map(\.id)))
         self.floors = floors
-        var served: [ChannelID: RelayChannelConfiguration] = [:]
-        for channel in await server.channelConfigurations { served[channel.id] = channel }
+        let configurations = try state.configurations(wanted, floors)
+        let served = Dictionary(uniqueKeysWithValues: await server.channelConfigurations.map { ($0.id, $0) })
+        let staying = Set(wanted.map(\.id))
         var changes: [String] = []
-        for channel in try state.configurations(wanted, floors) {
-            let known = served.removeValue(forKey: channel.id)
-            changes += await bring(channel, from: known, on: server)
-        }
-        for channel in served.values.sorted(by: { $0.name.text < $1.name.text }) {
+        // First those that end: at the limit of channels, others need their places.
+        for channel in served.values.filter({ !staying.contains($0.id) }).sorted(by: { $0.name.text < $1.name.text }) {
             await server.remove(channel.id, "the channel is not served any more")
             changes.append(
                 "'\(channel.name)' is not served any more; its members are told that it has ended, and its records are kept"
             )
         }
+        for channel in configurations { changes += await bring(channel, from: served[channel.id], on: server) }
         return changes
     }
 

@@ -141,6 +141,19 @@ import Testing
         await relay.stop()
     }
 
+    @Test func `at the limit of channels, a reload serves another channel in the place of one that it ends`()
+        async throws
+    {
+        var limits = RelayLimits()
+        limits.channels = 1
+        let relay = try await RunningRelay.start(try StateFolder(), limits: limits) { 1_000 }
+        let changes = try await relay.registrar.reload(channels: ["Other"], floors: Floors())
+        #expect(changes.count == 2 && changes.contains { $0.hasPrefix("'Other' is served now") })
+        #expect(await relay.server.channelConfigurations.map(\.name.text) == ["Other"])
+        try await Device("Ada", try await linkTo("Other", relay)).isReady()
+        await relay.stop()
+    }
+
     @Test func `whoever is removed while the channel is not served stays out when it is served again`() async throws {
         var relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
         _ = try await relay.registrar.reload(channels: ["Team", "Yard"], floors: Floors())

@@ -48,7 +48,7 @@ func quiet(_ label: String) -> Logger { Logger(label: label) { _ in SwiftLogNoOp
 enum RunningRelay {
     /// - Parameter meanwhile: Called when the relay listens, and nothing else does.
     static func start(
-        _ folder: StateFolder, clock: @escaping @Sendable () -> Int64,
+        _ folder: StateFolder, limits: RelayLimits = RelayLimits(), clock: @escaping @Sendable () -> Int64,
         meanwhile: (ChannelID, UInt16) async throws -> Void = { _, _ in }
     ) async throws -> Parts {
         let state = try RelayState.open(folder.path, logger: quiet("state"))
@@ -57,8 +57,10 @@ enum RunningRelay {
         var configuration = RelayServerConfiguration(
             listenAddress: "127.0.0.1", listenPort: 0, identity: state.identity, channels: channels,
             transportKeys: try #require(state.transportKeys))
+        configuration.limits = limits
         configuration.roster = try state.roster()
-        let registrar = try Registrar(state: state, logger: quiet("members"), clock: clock)
+        let registrar = try Registrar(
+            state: state, channelsMaximum: limits.channels, logger: quiet("members"), clock: clock)
         configuration.enrol = { registrar.enrol($0, $1) }
         let server = try RelayServer(configuration: configuration, logger: quiet("relay"))
         await registrar.connect(server)
