@@ -279,16 +279,15 @@ public actor RelayServer {
     /// The link that lets somebody into `channel`; who has it may enter.
     ///
     /// - Parameters:
-    ///   - channel: One of the relay's.
+    ///   - channel: One that the relay serves or, while it does not run, one that it is going to serve.
     ///   - host: The name or address by which clients reach this machine.
     ///   - port: The port by which they do; by default the one it listens on.
     /// - Throws: `RelayServerError.unknownChannel`, `.notRunning` when the port is not known, `.invitation`.
     public func invitation(
         for channel: ChannelID, host: String, port: UInt16? = nil
     ) throws(RelayServerError) -> InvitationLink {
-        guard let entry = configuration.channels.first(where: { $0.id == channel }) else {
-            throw .unknownChannel(channel)
-        }
+        let entry = engine == nil ? configuration.channels.first { $0.id == channel } : configuration(of: channel)
+        guard let entry else { throw .unknownChannel(channel) }
         let configured = configuration.listenPort == 0 ? nil : configuration.listenPort
         guard let port = port ?? self.port ?? configured else { throw .notRunning }
         do {

@@ -1,4 +1,4 @@
-// A running relay whose channels come and go: who asks for one that it does not serve.
+// A running relay whose channels come and go: who asks for one that it does not serve, and links to those that it does.
 import MonotonicTime
 import RelayProtocol
 import Testing
@@ -66,5 +66,29 @@ import Testing
         let guest = try await newcomer("Guest", to: relay.channel, of: relay, .admitted(.init()))
         try await guest.recorder.wait("the welcome") { if case .message(.welcome) = $0 { true } else { nil } }
         await relay.server.stop()
+    }
+
+    @Test func `there are links to the channels that the relay serves now, by the names that they have now`()
+        async throws
+    {
+        let relay = try await TestRelay()
+        let (server, first) = (relay.server, relay.channel)
+        var gate = RelayChannelConfiguration.yard()
+        gate.name = DisplayName("Gate")!
+        #expect(await server.serve(gate))
+        let link = try await server.invitation(for: gate.id, host: "127.0.0.1")
+        #expect(link.channelName.text == "Gate" && link.channel == gate.id && link.token == gate.token)
+        await server.rename(gate.id, to: DisplayName("Square")!)
+        #expect(try await server.invitation(for: gate.id, host: "127.0.0.1").channelName.text == "Square")
+        await server.remove(first.id, "removed")
+        await #expect(throws: RelayServerError.unknownChannel(first.id)) {
+            try await server.invitation(for: first.id, host: "127.0.0.1")
+        }
+        // It is the same for one that has stopped, and will begin again.
+        await server.stop()
+        #expect(try await server.invitation(for: gate.id, host: "a", port: 1).channelName.text == "Square")
+        await #expect(throws: RelayServerError.unknownChannel(first.id)) {
+            try await server.invitation(for: first.id, host: "a", port: 1)
+        }
     }
 }
