@@ -53,11 +53,11 @@ public struct RelayLimits: Sendable, Hashable {
     public var channels = 16_384
     /// How long a connection may take to join.
     public var joinTime: Duration = .seconds(10)
-    /// Clients without a membership that may wait for one at a time.
+    /// Clients without a membership that may wait for one at a time, on the channels of a worker.
     public var enrolments = 256
     /// How long a refused client is given to read why, before the relay closes.
     public var refusalTime: Duration = .seconds(1)
-    /// Invitations to open channels that are given at once, to all who ask together…
+    /// Invitations to open channels that are given at once, to all who ask about the channels of a worker…
     public var invitationBurst = 64
     /// …and each second in the long run.
     public var invitationsPerSecond = 16
@@ -133,7 +133,7 @@ public struct RelayLimits: Sendable, Hashable {
     public var burstBytes = 512 * 1_024
     /// …and each second in the long run.
     public var burstBytesPerSecond = 64 * 1_024
-    /// The same of all members together: who talks comes before what was said.
+    /// The same of all members on the channels of a worker: who talks comes before what was said.
     public var burstBytesOfAll = 16 * 1_024 * 1_024
     /// See `burstBytesOfAll`.
     public var burstBytesOfAllPerSecond = 4 * 1_024 * 1_024

@@ -1,4 +1,4 @@
-// The times that the protocol's document and relay.proto name are those of the code.
+// The times and limits that the protocol's document and relay.proto name are those of the code.
 import Glibc
 import MonotonicTime
 import SFrame
@@ -35,5 +35,26 @@ import Testing
         #expect(document.contains("| hearing | client | \(seconds(HearingWatch.answerTimeout)) |"))
         #expect(document.contains("| conclusion | client | \(seconds(HearingWatch.conclusionTimeout)) |"))
         #expect(document.contains("`Join` within \(seconds(RelayLimits().joinTime)) of the handshake"))
+    }
+
+    /// With a space between thousands, from five digits on.
+    private func grouped(_ number: Int) -> String {
+        guard number >= 10_000 else { return "\(number)" }
+        let rest = "\(number % 1_000)"
+        return "\(number / 1_000) " + String(repeating: "0", count: 3 - rest.count) + rest
+    }
+
+    @Test func `the document names the code's limits of pushes and of answers`() throws {
+        let (document, limits) = (try text("docs/relay-protocol.md"), RelayLimits())
+        let ofMember = "\(limits.pushTokensPerMember) of one member"
+        #expect(document.contains("\(ofMember), \(grouped(limits.pushTokens)) of a relay |"))
+        #expect(document.contains("| the last \(grouped(limits.deadPushTokens)) are remembered |"))
+        #expect(document.contains("the newest of each token, \(grouped(limits.pushesKept)) of a relay"))
+        let (atOnce, later) = (limits.burstBytesOfAll >> 20, limits.burstBytesOfAllPerSecond >> 20)
+        #expect(document.contains("of a worker | \(atOnce) MiB at once, \(later) MiB a second |"))
+        let (own, further) = (limits.burstBytes >> 10, limits.burstBytesPerSecond >> 10)
+        #expect(document.contains("burst answers to one client | \(own) KiB at once, \(further) KiB a second |"))
+        let (given, more) = (limits.invitationBurst, limits.invitationsPerSecond)
+        #expect(document.contains("channels nearby | \(given) at once, \(more) a second, for all clients together |"))
     }
 }

@@ -162,6 +162,14 @@ import Testing
         #expect(rest.packets == burst.packets.suffix(10))
     }
 
+    @Test mutating func `what was said is kept when the channel gets other rules`() throws {
+        let burst = say(10)
+        _ = core.handle(.setRules(FloorRules(mode: .fullDuplex), of: channel.id), at: now)
+        #expect(core.configuration(of: channel.id)?.rules.mode == .fullDuplex)
+        #expect(try list().get().map(\.burst) == [burst.name])
+        #expect(try fetch(burst.name).get().packets == burst.packets)
+    }
+
     @Test func `without retention a burst is given until its repair is over, and there is no list`() throws {
         var test = Self { channel, _ in channel.retention = .off }
         let burst = test.say(50, ends: false)

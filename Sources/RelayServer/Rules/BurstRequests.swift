@@ -3,7 +3,7 @@
 import MonotonicTime
 import RelayProtocol
 
-/// How much memory the kept bursts of each channel take, and how many bytes of them members may still be given.
+/// How much memory the kept bursts of each channel of a shard take, and how many bytes of them its members may still be given.
 struct BurstBudget: Sendable {
     /// What they take, of all channels of this shard.
     private(set) var keptBytes = 0

@@ -27,7 +27,7 @@ public struct RelayCore: Sendable {
     /// What belongs to no channel.
     var shared: RelayShared
     var roster: RelayRoster
-    /// Enrolments that wait for their answer.
+    /// Enrolments of this shard that wait for their answer.
     var enrolling = 0
     /// The push tokens of all shards; without any but on the first.
     var pushes: PushRegistry
@@ -43,7 +43,7 @@ public struct RelayCore: Sendable {
     /// Where the channels are that this relay does not serve.
     var places = ChannelPlaces.alone
     private(set) var isShuttingDown = false
-    /// Invitations that may still be given to strangers who ask.
+    /// Invitations that this shard may still give to strangers who ask.
     private var invitations: TokenBucket
     private let timers: FloorControlStateMachine.Timers
 
