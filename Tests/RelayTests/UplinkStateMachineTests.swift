@@ -208,6 +208,38 @@ private typealias Action = UplinkStateMachine.Action
         #expect(machine.nextDeadline == nil)
     }
 
+    /// Three seconds of speech were sent and not acknowledged when the link was lost; it is back after `absence`.
+    private mutating func resume(after absence: Duration) {
+        machine.resumesBursts = true
+        _ = begin()
+        _ = machine.handle(.granted(first, duration: .seconds(60)), at: now)
+        let sent = media(send(150) + runDeadlines(for: .seconds(1)))
+        #expect(sent.count == 150)
+        #expect(machine.handle(.linkLost, at: now).isEmpty)
+        now = now + absence
+        #expect(machine.handle(.linkReady, at: now) == [.requestFloor(FloorRequestID(rawValue: 2), priority: 0)])
+    }
+
+    @Test mutating func `a burst that goes on elsewhere has its newest three seconds while its request is under way`() {
+        resume(after: .milliseconds(1_500))
+        #expect(send(2, from: 150).isEmpty)
+        now = now + .milliseconds(20)
+        var actions = machine.handle(.granted(FloorRequestID(rawValue: 2), duration: .seconds(60)), at: now)
+        actions += runDeadlines(for: .seconds(1))
+        #expect(media(actions).map(\.payload) == (2..<152).map { frame($0).payload })
+        let ended = endings(machine.handle(.end, at: now))
+        #expect(ended.first?.1 == .completed && ended.first?.2.sent == 150 && ended.first?.2.erased == 2)
+    }
+
+    @Test mutating func `a burst that goes on elsewhere, and is not answered there, ends by its time all the same`() {
+        resume(after: .milliseconds(2_500))
+        #expect(send(100, from: 150).isEmpty)
+        #expect(runDeadlines(for: .milliseconds(990)).isEmpty)
+        let ended = endings(runDeadlines(for: .milliseconds(10)))
+        #expect(ended.map(\.1) == [.notAnswered] && ended.first?.2.erased == 250)
+        #expect(machine.nextDeadline == nil)
+    }
+
     @Test mutating func `a press that finds the relay restarted is asked again over the next connection`() {
         _ = begin()
         _ = send(3)

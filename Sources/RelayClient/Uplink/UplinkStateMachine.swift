@@ -158,12 +158,11 @@ public struct UplinkStateMachine: Sendable {
             let burst = bursts.remove(at: index)
             return [ended(burst, link == .ready ? .notAnswered : .linkUnavailable)]
         }
-        if bursts[0].phase == .pending, bursts[0].isResumed {
+        switch bursts[0].phase {
+        case .pending where bursts[0].isResumed, .asked where bursts[0].isResumed:
             // The talker goes on, and is heard from where it can be.
             bursts[0].dropOldest()
             return []
-        }
-        switch bursts[0].phase {
         case .pending: return finishCurrent(link == .ready ? .notAnswered : .linkUnavailable, at: now)
         case .asked, .waiting: return [release(0)] + finishCurrent(.notAnswered, at: now)
         case .granted: return [release(0)] + finishCurrent(.revoked(.other("this machine stalled")), at: now)
