@@ -146,15 +146,17 @@ extension RelayClient {
     /// Begins a connection over QUIC, at the next of the relay's addresses.
     private func connectOverQUIC() {
         quicAttempt += 1
-        let relay = core.relay
+        var relay = core.relay
+        let place = sentTo ?? relay.place
+        relay.place = place
         if let address = SocketAddress(relay.host, port: relay.port) {
             know([address])
             addressTurns.tries(address)
-            compareWithHome([address])
-            return connect(to: address)
+            compareWithHome([address], of: place)
+            return connect(to: address, of: relay)
         }
         let (number, host, port) = (quicAttempt, relay.host, relay.port)
-        Task {
+        Task { [relay] in
             let result: Result<[SocketAddress], QUICError>
             do throws(QUICError) {
                 result = .success(try await resolve(host, port))
@@ -168,8 +170,8 @@ extension RelayClient {
                 know(addresses)
                 // Those without a way would only use up an attempt's time; a way may come while one is made, though.
                 let reachable = known.addresses.filter { route($0) != nil }
-                if core.isAway {
-                    compareWithHome(addresses)
+                if core.isAway || place != core.relay.place {
+                    compareWithHome(addresses, of: place)
                 } else {
                     homeAddresses = Set(addresses)
                     take(.addressesFound(reachable.count))
@@ -178,17 +180,17 @@ extension RelayClient {
                 guard let address = addressTurns.next(of: reachable.isEmpty ? known.addresses : reachable) else {
                     return choose(.ended(.quic, .unreachable("'\(host)' has no address"), isSilent: false))
                 }
-                connect(to: address)
+                connect(to: address, of: relay)
             case .failure(let error): choose(.ended(.quic, .unreachable("\(error)"), isSilent: false))
             }
         }
     }
 
-    private func connect(to address: SocketAddress) {
+    private func connect(to address: SocketAddress, of relay: InvitationLink) {
         do throws(QUICError) {
             let transport = try QUICTransport(
-                address: address, relay: core.relay, identity: identity,
-                resumption: resumption.state(of: core.relay, for: identity.pin), expectedRoundTrip: lastRoundTrip,
+                address: address, relay: relay, identity: identity,
+                resumption: resumption.state(of: relay, for: identity.pin), expectedRoundTrip: lastRoundTrip,
                 client: self, logger: logger)
             transports[.quic] = transport
             // On a link that has none yet, what is sent early goes here.
@@ -204,9 +206,11 @@ extension RelayClient {
         }
     }
 
-    /// A successor may be another node of the cluster that the invitation's name leads to.
-    private func compareWithHome(_ addresses: [SocketAddress]) {
-        guard core.isAway, !addresses.isEmpty, homeAddresses.isSuperset(of: addresses) else { return }
+    /// A successor may be another node of the cluster that the invitation's name leads to. The place to which a link only moves is none.
+    private func compareWithHome(_ addresses: [SocketAddress], of place: RelayPlace) {
+        guard core.isAway, place == core.relay.place, !addresses.isEmpty, homeAddresses.isSuperset(of: addresses) else {
+            return
+        }
         later { $0.call(.placeCovered) }
     }
 
@@ -288,6 +292,11 @@ extension RelayClient {
         case .message(.joinRefused(let refusal)) where choice.isMoving:
             sender.close(.joinRefused)
             ended(sender, .closedByRelay(refusal.phrase))
+        case .message(.successor(let place)) where choice.isMoving:
+            logger.info("another relay serves the channel", metadata: ["relay": "\(place)"])
+            sentTo = place
+            choose(.sentOn)
+            sentTo = nil
         default: break
         }
     }

@@ -52,6 +52,8 @@ public actor RelayClient: RelayLink, PushLink {
     /// Which of them is used.
     var choice: PathChoiceStateMachine
     var choiceTimer: EventLoop.Timer?
+    /// Where a relay has sent a link that is about to move, while the connection there is begun.
+    var sentTo: RelayPlace?
     /// Counts connections over QUIC that are looked up.
     var quicAttempt: UInt64 = 0
     /// What the rules of the path were told last.

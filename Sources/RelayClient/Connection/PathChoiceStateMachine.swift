@@ -5,8 +5,9 @@ import MonotonicTime
 ///
 /// QUIC is tried first, and TLS in parallel when QUIC takes long. The first that is ready is used, and the other one is
 /// closed. On TLS, QUIC is tried again from time to time. When it is ready, and nobody talks, the link joins there while
-/// the connection over TLS still serves, and moves when it is let in. Where the relay has no place for TLS, everything
-/// is as with QUIC alone: each event leads to the same action at once.
+/// the connection over TLS still serves, and moves when it is let in. A relay that names another one is left for that
+/// one. Where the relay has no place for TLS, everything is as with QUIC alone: each event leads to the same action at
+/// once.
 struct PathChoiceStateMachine: Sendable {
     /// What may happen.
     enum Event: Sendable, Equatable {
@@ -22,6 +23,8 @@ struct PathChoiceStateMachine: Sendable {
         case refused
         /// The relay let the link in over QUIC, after `join`.
         case welcomed
+        /// The relay that was reached over QUIC, after `join`, does not serve the channel, and has named the one that does.
+        case sentOn
         /// Whether nobody talks, and no press is under way.
         case quiet(Bool)
         /// This machine's network has changed.
@@ -115,6 +118,8 @@ struct PathChoiceStateMachine: Sendable {
     private var triedAt: Instant?
     private var isQuiet = false
     private var gaveUpMoveAt: Instant?
+    /// How often relays have named others since QUIC was last tried after a pause.
+    private var timesSentOn = 0
     /// Whether the relay has a place for TLS, as far as is known.
     var hasTLS = false
 
@@ -202,8 +207,9 @@ struct PathChoiceStateMachine: Sendable {
         case (.onTLS(.moving), .welcomed):
             settle()
             return [.moved]
+        case (.onTLS(.moving(_, let ended)), .sentOn): return sentOn(ended, at: now)
         case (.onTLS, .deadline): return proceed(at: now)
-        case (.idle, _), (.onQUIC, _), (.onTLS, _), (.racing, .welcomed): return []
+        case (.idle, _), (.onQUIC, _), (.onTLS, _), (.racing, .welcomed), (.racing, .sentOn): return []
         }
     }
 
@@ -299,9 +305,8 @@ struct PathChoiceStateMachine: Sendable {
         guard case .onTLS(let back) = state else { return [] }
         switch back {
         case .waiting(let until) where isQuiet && until <= now:
-            triedAt = now
-            state = .onTLS(.trying(until: now + times.tryTimeout))
-            return [.open(.quic)]
+            (triedAt, timesSentOn) = (now, 0)
+            return tryQUIC(at: now)
         case .standing where isQuiet: return move(at: now)
         case .trying(let until) where until <= now: return [.close(.quic)] + waitLonger(at: now)
         case .standing(let until) where until <= now:
@@ -311,6 +316,20 @@ struct PathChoiceStateMachine: Sendable {
         case .moving(let until, let ended) where until <= now: return giveUpMove(ended, closing: true, at: now)
         case .never, .waiting, .trying, .standing, .moving: return []
         }
+    }
+
+    private mutating func tryQUIC(at now: Instant) -> [Action] {
+        state = .onTLS(.trying(until: now + times.tryTimeout))
+        return [.open(.quic)]
+    }
+
+    /// The move goes to another relay. Presses do not wait for that.
+    private mutating func sentOn(_ ended: RelayLinkError?, at now: Instant) -> [Action] {
+        timesSentOn += 1
+        guard ended == nil, timesSentOn <= RelayClientStateMachine.timesSentOnMaximum else {
+            return giveUpMove(ended, closing: true, at: now)
+        }
+        return [.close(.quic), .stay] + tryQUIC(at: now)
     }
 
     private mutating func move(at now: Instant) -> [Action] {

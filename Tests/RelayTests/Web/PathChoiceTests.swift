@@ -224,6 +224,32 @@ struct PathChoiceTests {
             handle(.ended(.quic, Self.lost, isSilent: true)) == [.fail(.lost("its own later connection replaced it"))])
     }
 
+    @Test mutating func `a relay that names the one that serves the channel is left for it, and presses do not wait`() {
+        onTLS()
+        _ = wait(.seconds(30))
+        for _ in 0..<4 {
+            #expect(handle(.ready(.quic)) == [.join])
+            #expect(handle(.sentOn) == [.close(.quic), .stay, .open(.quic)])
+            #expect(choice.serving == .tls && !choice.isMoving)
+        }
+        _ = handle(.ready(.quic))
+        #expect(handle(.sentOn) == [.close(.quic), .stay], "these send it to each other")
+        #expect(wait(.seconds(59)) == [])
+        #expect(wait(.seconds(1)) == [.open(.quic)])
+        _ = handle(.ready(.quic))
+        #expect(handle(.sentOn) == [.close(.quic), .stay, .open(.quic)])
+        #expect(handle(.ready(.quic)) == [.join] && handle(.welcomed) == [.moved])
+    }
+
+    @Test mutating func `a move that is sent on when the old connection has ended has lost the link`() {
+        onTLS()
+        _ = wait(.seconds(30))
+        _ = handle(.ready(.quic))
+        _ = handle(.ended(.tls, Self.lost, isSilent: true))
+        #expect(handle(.sentOn) == [.close(.quic), .fail(Self.lost)])
+        #expect(choice.nextDeadline == nil)
+    }
+
     @Test mutating func `another machine with this key is told from the own move`() {
         onTLS()
         #expect(handle(.ended(.tls, .replaced, isSilent: false)) == [.fail(.replaced)])

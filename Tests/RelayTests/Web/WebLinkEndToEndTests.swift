@@ -2,6 +2,7 @@
 // beginning or in the middle of a burst, and where it comes back.
 import Cryptography
 import MonotonicTime
+import QUIC
 import RelayProtocol
 import TestSupport
 import Testing
@@ -121,6 +122,42 @@ extension RelayClient {
                 let isWhole = listener.heard() == Self.payloads(burst, 40)
                 #expect(isWhole)
             }
+        }
+    }
+
+    @Test func `a link on TLS moves to the relay of the cluster that another one names`() async throws {
+        try await inWorld(udp: false) { world in
+            // The link's name leads to a relay that does not serve the channel.
+            let other = try await TestRelay()
+            let serving = try #require(RelayPlace(host: "127.0.0.1", port: world.udp.port))
+            await other.server.setPlaces(
+                ChannelPlaces(shares: Array(repeating: .elsewhere(serving), count: ChannelID.shareCount)))
+            let way = try LossyPath(to: try await other.invitation().port, seed: 1)
+            defer { way.stop() }
+            way.blackOut(.toServer, true)
+            var link = try await world.link()
+            link.host = "relay.test"
+            link.web = WebPlace("127.0.0.1:\(world.tcp.port)")
+            let alice = try await TestClient(
+                "Alice", link, resolve: { _, _ in [.loopback(port: way.port)] }, pathTimes: WebWorld.quick)
+            try await world.until(alice, on: .tls)
+            let states = alice.recorder.events.count
+            world.open(udp: true)
+            way.blackOut(.toServer, false)
+            try await world.until(alice, on: .quic)
+            let gaps = alice.recorder.events.dropFirst(states).filter { if case .state = $0 { true } else { false } }
+            #expect(gaps.isEmpty, "the user is not told: \(gaps)")
+            #expect(await alice.client.quic?.address.port == serving.port)
+            let counters = try #require(await other.server.statistics?.counters)
+            #expect(counters.joinsSentOn > 0)
+            let bob = try await world.client("Bob")
+            try await bob.untilReady()
+            try await alice.talk(1, frames: 40)
+            #expect(try await alice.transmissionEnd().0 == .completed)
+            try await bob.heardEnd()
+            let isWhole = bob.heard() == Self.payloads(1, 40)
+            #expect(isWhole)
+            await other.server.stop()
         }
     }
 
