@@ -88,7 +88,7 @@ extension RelayClient {
     }
 
     /// It was the one on which early data may have gone.
-    private func forget(_ dropped: any RelayTransport) {
+    func forget(_ dropped: any RelayTransport) {
         guard dropped === transport else { return }
         transport = nil
         call(.joinLost)
@@ -156,6 +156,7 @@ extension RelayClient {
             return connect(to: address, of: relay)
         }
         let (number, host, port) = (quicAttempt, relay.host, relay.port)
+        lookUps += 1
         Task { [relay] in
             let result: Result<[SocketAddress], QUICError>
             do throws(QUICError) {
@@ -163,6 +164,7 @@ extension RelayClient {
             } catch {
                 result = .failure(error)
             }
+            lookUps -= 1
             // Another attempt, or a leave, may have come meanwhile.
             guard number == quicAttempt, transports[.quic] == nil else { return }
             switch result {

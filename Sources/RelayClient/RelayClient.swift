@@ -79,6 +79,8 @@ public actor RelayClient: RelayLink, PushLink {
     /// The relay's addresses, as looked up last, and the ways to them when the newest attempt began or the network changed after it.
     var known = KnownAddresses()
     var isLookingUp = false
+    /// How many look-ups of attempts are under way, those of attempts that were given up included.
+    var lookUps = 0
     var networkChanges: NetworkChanges?
     /// The handler for reports about the channel's host.
     var hostHandler: (@Sendable (RelayHostEvent) -> Void)?

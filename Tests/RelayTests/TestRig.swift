@@ -9,6 +9,7 @@ import RelayProtocol
 import Synchronization
 import Vocabulary
 import WebSocketClient
+import WebSockets
 
 @testable import RelayClient
 @testable import RelayServer
@@ -101,6 +102,7 @@ final class TestClient: Sendable {
     init(
         _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
         resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic,
+        openWebSocket: @escaping WebSocketOpener = WebSocketConnection.opener,
         resolve: @escaping RelayClient.Resolver = SocketAddress.resolve,
         route: @escaping RelayClient.Router = NetworkRoute.toward,
         pathTimes: PathChoiceStateMachine.Times = .init()
@@ -109,7 +111,7 @@ final class TestClient: Sendable {
         client = RelayClient(
             invitation: invitation, identity: try identity ?? Identity(generating: name),
             displayName: DisplayName(name)!, resumption: resumption, network: network,
-            openWebSocket: WebSocketConnection.opener, loop: loop, logger: quietLogger(name), resolve: resolve,
+            openWebSocket: openWebSocket, loop: loop, logger: quietLogger(name), resolve: resolve,
             route: route, pathTimes: pathTimes)
         let recorder = recorder
         await client.setEventHandler { recorder.record($0) }

@@ -147,6 +147,11 @@ struct PathChoiceStateMachine: Sendable {
         if case .racing = state { true } else { false }
     }
 
+    /// Whether QUIC is among what is tried, and none serves.
+    var isTryingQUIC: Bool {
+        if case .racing(let race) = state { race.quic.isTrying } else { false }
+    }
+
     /// Whether `.quiet` changes anything.
     var wantsQuiet: Bool {
         switch state {

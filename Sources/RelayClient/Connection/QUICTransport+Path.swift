@@ -51,9 +51,7 @@ extension QUICTransport {
 
     private func move() {
         guard connection.isReady else {
-            // What was sent is lost, and would be repeated ever more rarely: begin anew.
-            end(.lost("the network has changed"))
-            client?.assumeIsolated { $0.take(.networkChanged) }
+            client?.assumeIsolated { $0.networkChanged(under: self) }
             return
         }
         do throws(QUICError) {
