@@ -85,6 +85,26 @@ import Testing
         #expect(machine.nextDeadline == now + .milliseconds(1_500), "an attempt is not lengthened")
     }
 
+    @Test mutating func `a slow network gets its time also from who presses again and again`() {
+        _ = machine.handle(.join, at: now)
+        _ = machine.handle(.addressesFound(2), at: now)
+        var times: [Duration] = []
+        for _ in 0..<7 {
+            times.append((machine.nextDeadline ?? now) - now)
+            now = machine.nextDeadline ?? now
+            _ = machine.handle(.deadline, at: now)
+            #expect(machine.handle(.wanted, at: now).last == .connect)
+        }
+        #expect(times == [1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 3].map { .seconds($0) })
+        // Another network may be faster.
+        now = machine.nextDeadline ?? now
+        _ = machine.handle(.deadline, at: now)
+        _ = machine.handle(.networkChanged, at: now)
+        now = machine.nextDeadline ?? now
+        #expect(machine.handle(.deadline, at: now).last == .connect)
+        #expect(machine.nextDeadline == now + .milliseconds(1_500))
+    }
+
     @Test(arguments: [
         RelayLinkError.protocolViolation("nonsense"), .busy("it is busy"), .lost("the relay has restarted"),
         .closedByRelay("code 6"),

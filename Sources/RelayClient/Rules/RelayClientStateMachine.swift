@@ -96,7 +96,10 @@ public struct RelayClientStateMachine: Sendable {
     }
 
     private var state = State.stopped
+    /// What the waits grow by; a press begins anew.
     private var failures = 0
+    /// Attempts in a row that reached nobody. A press changes nothing in how long a network takes for a handshake.
+    private var unanswered = 0
     private var attemptedAt = Instant.zero
     private var isWantedAttempt = false
     /// The last attempt was refused. The next one waits for its time, even if the user asks for it.
@@ -153,7 +156,7 @@ public struct RelayClientStateMachine: Sendable {
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {
         switch (state, event) {
         case (.stopped, .join), (.halted, .join):
-            failures = 0
+            forgetFailures()
             return connect(at: now)
         case (.stopped, _), (_, .join):
             return []
@@ -177,12 +180,13 @@ public struct RelayClientStateMachine: Sendable {
             return joinSent ? [] : [.sendJoin]
         case (.joining, .welcomed(let name)):
             state = .ready
-            (failures, timesSentOn) = (0, 0)
+            forgetFailures()
+            timesSentOn = 0
             return [.tell(.ready(channelName: name))]
         case (.joining, .refused(let refusal)):
             return refused(refusal, at: now)
         case (.waiting(let until, isFirm: false), .networkChanged):
-            failures = 0
+            forgetFailures()
             let soon = now + .milliseconds(Self.backoffMilliseconds[0])
             state = .waiting(until: min(until, soon), isFirm: false)
             return []
@@ -192,11 +196,11 @@ public struct RelayClientStateMachine: Sendable {
             state = .waiting(until: min(until, soonest), isFirm: false)
             return now >= soonest ? connect(forSomebody: true, at: now) : []
         case (.connecting, .relayFound), (.joining, .relayFound):
-            failures = 0
+            forgetFailures()
             if hasSentJoin { abandonedAt = now }
             return [.close(.none)] + connect(at: now)
         case (.waiting(_, isFirm: false), .relayFound):
-            failures = 0
+            forgetFailures()
             return connect(at: now)
         case (.joining, .sentOn):
             timesSentOn += 1
@@ -237,6 +241,9 @@ public struct RelayClientStateMachine: Sendable {
         }
     }
 
+    /// What was tried before says nothing of what is tried from now on.
+    private mutating func forgetFailures() { (failures, unanswered) = (0, 0) }
+
     private mutating func connect(forSomebody isWanted: Bool = false, at now: Instant) -> [Action] {
         isWantedAttempt = isWanted
         state = .connecting(deadline: now + attemptTimeout, joinSent: false)
@@ -251,7 +258,7 @@ public struct RelayClientStateMachine: Sendable {
     private var attemptTimeout: Duration {
         if hasOtherPlaces { return Self.connectTimeoutOfSeveral }
         guard addresses > 1 else { return Self.connectTimeout }
-        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(failures / (3 * addresses), 8)))
+        return min(Self.connectTimeout, Self.connectTimeoutOfSeveral * (1 << min(unanswered / (3 * addresses), 8)))
     }
 
     /// Failures before the waits grow: where there are several addresses, each has had two turns.
@@ -319,7 +326,10 @@ public struct RelayClientStateMachine: Sendable {
         let isNextTurn = hasNextTurn(after: error, at: now)
         let wait = isNextTurn ? minimum : max(minimum, backoff)
         // A closed port is no news before each address had its turn; silence is, for it takes its time.
-        if case .connecting = state { isBetweenAddresses = isNextTurn && now - attemptedAt < Self.refusalTime }
+        if case .connecting = state {
+            unanswered += 1
+            isBetweenAddresses = isNextTurn && now - attemptedAt < Self.refusalTime
+        }
         timesSentOn = 0
         // Beyond the longest wait, still one wait for each round of the addresses.
         failures = failures + 1 < failuresMaximum + addresses ? failures + 1 : failuresMaximum
