@@ -269,7 +269,7 @@ extension RelayClient {
         default: break
         }
         if case .message(.successor(let place)) = event {
-            logger.info("the relay is draining and names a successor", metadata: ["relay": "\(place)"])
+            note(successor: place, isDraining: core.isReady)
             tellOfHost(.sent)
         }
         switch event {
@@ -295,7 +295,7 @@ extension RelayClient {
             sender.close(.joinRefused)
             ended(sender, .closedByRelay(refusal.phrase))
         case .message(.successor(let place)) where choice.isMoving:
-            logger.info("another relay serves the channel", metadata: ["relay": "\(place)"])
+            note(successor: place, isDraining: false)
             sentTo = place
             choose(.sentOn)
             sentTo = nil

@@ -5,6 +5,12 @@ import RelayProtocol
 import Vocabulary
 
 extension RelayClient {
+    /// A relay that serves the link names a successor when it drains; one that is asked to, where another relay serves the channel.
+    func note(successor place: RelayPlace, isDraining: Bool) {
+        let what = isDraining ? "the relay is draining and names a successor" : "another relay serves the channel"
+        logger.info("\(what)", metadata: ["relay": "\(place)"])
+    }
+
     func note(_ event: PushLinkEvent, at now: Instant) {
         switch event {
         case .registered(let token): logger.info("push token registered", metadata: ["token": "\(token)"])

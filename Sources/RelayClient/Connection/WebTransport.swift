@@ -67,8 +67,6 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
         }
     }
     var isClosed: Bool { socket == nil }
-    /// Media packets that waited too long, or were too many.
-    var dropped: Int { outbox.mediaDropped }
 
     func send(_ message: ClientMessage) -> Bool {
         guard case .proven = phase else { return true }

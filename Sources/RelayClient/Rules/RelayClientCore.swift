@@ -55,8 +55,6 @@ public struct RelayClientCore {
     }
     /// Whether the relay is looked for elsewhere than where the invitation says.
     var isAway: Bool { places.isAway }
-    /// Whether a connection is being made.
-    var isConnecting: Bool { link.isConnecting }
     /// Whether the link may go on over another path: a burst continues there.
     var hasOtherPath = false {
         didSet {

@@ -79,7 +79,8 @@ public struct RelayClientStateMachine: Sendable {
     /// An attempt older than this is restarted when the user speaks, because its packets are repeated less and less
     /// often.
     public static let attemptIsOld: Duration = .seconds(1)
-    /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep it from succeeding.
+    /// The same of an attempt that was begun for somebody who speaks: pressing again and again does not keep one from succeeding that
+    /// needs less than this.
     public static let wantedAttemptIsOld: Duration = .seconds(3)
 
     /// A join of an attempt that was given up arrives within this time, if it does.
@@ -123,11 +124,6 @@ public struct RelayClientStateMachine: Sendable {
     /// Whether the answer to the join is awaited.
     public var isJoining: Bool {
         if case .joining = state { true } else { false }
-    }
-
-    /// Whether a connection is being made.
-    var isConnecting: Bool {
-        if case .connecting = state { true } else { false }
     }
 
     /// Whether the attempt under way has lasted longer than one of several may: it began when no other place was known.

@@ -11,8 +11,8 @@ extension UplinkStateMachine {
         case linkComing
         /// The link moves to another connection: a burst that begins meanwhile waits for `linkReady`.
         case linkMoving
-        /// The link is lost and may return: a burst that has the floor ends, and one that waits for the link continues
-        /// to wait.
+        /// The link is lost and may return: a burst that has the floor ends unless bursts are resumed, and one that waits for the link
+        /// continues to wait.
         case linkLost
         /// There is no link, for good or because the relay refused it: every burst ends, and none begins.
         case linkClosed

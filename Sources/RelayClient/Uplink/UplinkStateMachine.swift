@@ -29,7 +29,7 @@ public struct UplinkStateMachine: Sendable {
     /// …and then so much later the next: 8 times faster than real time, whatever their length.
     public static let catchUpInterval: Duration = .milliseconds(5)
 
-    /// How long a burst that had the floor waits for the next host of its channel.
+    /// How long a burst that had the floor waits for the next connection.
     public static let resumptionTimeout: Duration = .seconds(3)
 
     /// Two frames of one burst that are so much further apart than the first is long have lost what was between them.
