@@ -25,6 +25,8 @@ public struct HeldKeyStateMachine: Sendable {
     public static let nextRepeatLimit = Duration.milliseconds(200)
     /// The longest escape sequence that is collected; a longer one is dropped.
     public static let sequenceLimit = 32
+    /// Ctrl among the modifiers of the kitty keyboard protocol.
+    private static let controlModifier = 4
 
     private var held = false
     private var releasesAreTold = false
@@ -74,14 +76,16 @@ public struct HeldKeyStateMachine: Sendable {
         }
     }
 
-    /// `CSI 32 ; 1 : event u`, event 1 press, 2 repeat, 3 release (kitty keyboard protocol).
+    /// `CSI 32 ; 1 : event u`, event 1 press, 2 repeat, 3 release (kitty keyboard protocol). The second number is 1 and the modifiers,
+    /// among which are Caps Lock (64) and Num Lock (128) while they are on.
     private mutating func escape(_ sequence: [UInt8], at now: Instant) -> [Output] {
         guard sequence.last == UInt8(ascii: "u"), sequence.count >= 4 else { return [] }
         let fields = sequence[2..<(sequence.count - 1)].split(separator: UInt8(ascii: ";"))
         guard let key = fields.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }) else { return [] }
         let details = fields.dropFirst().first?.split(separator: UInt8(ascii: ":")) ?? []
         let isRelease = details.dropFirst().first?.first == UInt8(ascii: "3")
-        let isControl = details.first.flatMap { Int(String(decoding: $0, as: UTF8.self)) } == 5
+        let modifiers = details.first.flatMap { Int(String(decoding: $0, as: UTF8.self)) } ?? 1
+        let isControl = (max(modifiers, 1) - 1) & Self.controlModifier != 0
         releasesAreTold = true
         nextDeadline = nil
         switch key {

@@ -35,6 +35,7 @@ import Testing
 
     @Test(arguments: [
         "q", "\u{03}", "\u{04}", "\u{1B}", "\u{1B}[27u", "\u{1B}[113;1:1u", "\u{1B}[99;5u", "\u{1B}[100;5:1u",
+        "\u{1B}[99;133u", "\u{1B}[100;69:1u", "\u{1B}[99;197:1u",
     ])
     func `the user can leave`(_ keys: String) {
         var key = HeldKeyStateMachine()
@@ -45,6 +46,7 @@ import Testing
         var generator = SeededGenerator()
         for text in [
             "a", "\u{1B}[A", "\u{1B}[99;1u", "\u{1B}[x", "\u{1B}OP", "\u{1B}[;;;u", "\u{1B}[999999999999999999999u",
+            "\u{1B}[99;129u", "\u{1B}[100;65u", "\u{1B}[99;0u", "\u{1B}[99;-9223372036854775808u",
         ] {
             var key = HeldKeyStateMachine()
             #expect(key.handle(bytes(text), at: at(0)) == [], "\(text)")
