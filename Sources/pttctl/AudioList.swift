@@ -51,9 +51,18 @@ struct AudioList: AsyncParsableCommand {
 /// A device in the list.
 struct SoundEntry: Encodable, Equatable {
     struct Holder: Encodable, Equatable {
-        var program: String
+        /// Absent where the system does not show it to this user.
+        var program: String?
         var process: Int
         var use: String
+        /// Who it is, for people.
+        var words: String
+
+        private enum CodingKeys: CodingKey { case program, process, use }
+
+        init(_ holder: SoundHolder) {
+            (program, process, use, words) = (holder.program, holder.process, holder.use.word, holder.words())
+        }
     }
 
     var name: String
@@ -120,7 +129,7 @@ struct SoundEntry: Encodable, Equatable {
         var notes: [String] = []
         if !problem.isEmpty { notes.append(problem) }
         for holder in holders {
-            notes.append("held by \(holder.program) (process \(holder.process)) as a \(holder.use)")
+            notes.append("held by \(holder.words) as a \(holder.use)")
         }
         if !numberedName.isEmpty {
             notes.append("pttd.toml says \(numberedName), a number that may change; write \(name)")
@@ -134,7 +143,7 @@ extension SoundEntry {
         self.init(
             name: device.name, title: device.title, kind: device.kind.rawValue, usb: device.isUSB,
             microphone: device.isMicrophone, speaker: device.isSpeaker, problem: device.problemInShort,
-            holders: device.holders.map { Holder(program: $0.program, process: $0.process, use: $0.use.word) })
+            holders: device.holders.map(Holder.init))
     }
 }
 

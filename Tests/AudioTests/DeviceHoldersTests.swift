@@ -45,4 +45,17 @@ import Testing
         #expect(DeviceHolders.holders(proc: proc) == [holder])
         #expect(DeviceHolders.all(of: "hw:2", proc: proc) == ["pttd (process 812, card 2)"])
     }
+
+    @Test func `of a holder that this process may not see the thread is told, and who can name it`() throws {
+        let proc = temporaryPath("proc")
+        defer { _ = Child(["rm", "-rf", proc])?.finish(within: .seconds(5)) }
+        for folder in ["", "/asound", "/asound/card1", "/asound/card1/pcm0p", "/asound/card1/pcm0p/sub0"] {
+            mkdir(proc + folder, 0o700)
+        }
+        writeFile(proc + "/asound/card1/pcm0p/sub0/status", Array("state: RUNNING\nowner_pid   : 4711\n".utf8))
+        #expect(DeviceHolders.holders(proc: proc).map(\.program) == [nil])
+        #expect(
+            DeviceHolders.all(of: "hw:1", proc: proc)
+                == ["a program (thread 4711, card 1; 'sudo pttctl audio list' names it)"])
+    }
 }

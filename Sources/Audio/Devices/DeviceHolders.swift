@@ -3,9 +3,9 @@ import Glibc
 
 /// A program that holds a sound card.
 public struct SoundHolder: Sendable, Hashable {
-    /// Its name.
-    public var program: String
-    /// Its process.
+    /// Its name; nil where this process may not see it (`ProtectProc=`, `hidepid=`).
+    public var program: String?
+    /// Its process, or the thread that opened the card if the name is not known.
     public var process: Int
     /// The user that it runs as; nil when that cannot be told.
     public var user: UInt32?
@@ -15,13 +15,22 @@ public struct SoundHolder: Sendable, Hashable {
     var device = 0
 
     /// A holder in words of another source than the kernel's.
-    public init(program: String, process: Int, user: UInt32? = nil, use: AudioDevice.Use) {
+    public init(program: String?, process: Int, user: UInt32? = nil, use: AudioDevice.Use) {
         (self.program, self.process, self.user, self.use) = (program, process, user, use)
     }
 
-    init(program: String, process: Int, user: UInt32?, use: AudioDevice.Use, card: Int, device: Int) {
+    init(program: String?, process: Int, user: UInt32?, use: AudioDevice.Use, card: Int, device: Int) {
         self.init(program: program, process: process, user: user, use: use)
         (self.card, self.device) = (card, device)
+    }
+
+    /// Who it is: "aplay (process 4711)".
+    ///
+    /// - Parameter place: What else to say in the brackets.
+    public func words(_ place: String? = nil) -> String {
+        let place = place.map { ", \($0)" } ?? ""
+        guard let program else { return "a program (thread \(process)\(place); 'sudo pttctl audio list' names it)" }
+        return "\(program) (process \(process)\(place))"
     }
 }
 
@@ -39,7 +48,7 @@ enum DeviceHolders {
         let wanted = card(named: pcm, proc: proc)
         var found: [String] = []
         for holder in holders(proc: proc) where wanted == nil || wanted == holder.card {
-            let text = "\(holder.program) (process \(holder.process), card \(holder.card))"
+            let text = holder.words("card \(holder.card)")
             if !found.contains(text), found.count < countMax { found.append(text) }
         }
         return found
@@ -58,7 +67,7 @@ enum DeviceHolders {
                     let process = process(of: owner, proc: proc)
                     let name = text("\(proc)/\(process)/comm").split(separator: "\n").first.map(String.init)
                     let holder = SoundHolder(
-                        program: name ?? "a program", process: process, user: user(of: process, proc: proc),
+                        program: name, process: process, user: user(of: process, proc: proc),
                         use: device.hasSuffix("c") ? .microphone : .speaker, card: card, device: number)
                     if !found.contains(holder), found.count < entriesMax { found.append(holder) }
                 }
