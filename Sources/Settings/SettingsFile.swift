@@ -92,6 +92,10 @@ public enum SettingsPlaces {
         return paths + ["/etc/\(program)/\(name)"]
     }
 
+    /// The first of `paths` that is there; nil: none. A symbolic link is there although its file is missing: that may be on a disk that is
+    /// not mounted yet, and another file or the defaults would be the wrong settings.
+    public static func first(of paths: [String]) -> String? { paths.first(where: AtomicFile.exists) }
+
     /// A variable of the environment; nil: it is not there, or empty.
     public static func variable(_ name: String) -> String? {
         guard let value = getenv(name).map({ String(cString: $0) }), !value.isEmpty else { return nil }

@@ -1,7 +1,6 @@
 // pttctl audio …: finds and tries microphones and speakers. It works without the daemon.
 import ArgumentParser
 import Audio
-import Glibc
 import Settings
 import Terminal
 
@@ -33,8 +32,8 @@ struct SoundConfigurationOptions: ParsableArguments {
                 throw ExitCode.failure
             }
         }
-        let paths = SettingsPlaces.paths(of: "pttd", name: "pttd.toml")
-        return paths.first { access($0, F_OK) == 0 }.flatMap { try? ConfiguredSound(path: $0) }
+        return SettingsPlaces.first(of: SettingsPlaces.paths(of: "pttd", name: "pttd.toml"))
+            .flatMap { try? ConfiguredSound(path: $0) }
     }
 }
 

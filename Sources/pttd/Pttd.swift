@@ -80,7 +80,7 @@ struct Pttd: ParsableCommand {
     }
 
     private func load() throws -> (Configuration, String?) {
-        let path = config ?? Configuration.defaultPaths.first { access($0, F_OK) == 0 }
+        let path = config ?? SettingsPlaces.first(of: Configuration.defaultPaths)
         guard let path else { return (Configuration(), nil) }
         do {
             return (try Configuration.read(path: path), path)

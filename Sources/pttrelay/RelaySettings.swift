@@ -55,10 +55,7 @@ struct RelaySettings {
     static let standardHelpers = RelayServerConfiguration.helpers(forProcessors: processors)
 
     /// The file that is read when none is named, if it is there.
-    static func defaultPath() -> String? {
-        let path = "/etc/pttrelay/pttrelay.toml"
-        return access(path, F_OK) == 0 ? path : nil
-    }
+    static func defaultPath() -> String? { SettingsPlaces.first(of: ["/etc/pttrelay/pttrelay.toml"]) }
 
     /// Where state is kept when nothing else is said.
     static var defaultStateDirectory: String {

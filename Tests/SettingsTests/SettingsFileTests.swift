@@ -1,6 +1,8 @@
 // What a user sees when a settings file is right, and when it is wrong.
 import FoundationEssentials
+import Glibc
 import Settings
+import TestSupport
 import Testing
 
 private enum Colour: String, CaseIterable { case red, green, blue }
@@ -199,5 +201,17 @@ private func problems<T>(_ text: String, _ body: (SettingsTable) -> T) -> [Strin
     @Test func `a settings file is looked for at the system's place last`() {
         let paths = SettingsPlaces.paths(of: "pttd", name: "pttd.toml")
         #expect(paths.last == "/etc/pttd/pttd.toml" && paths.count <= 2)
+    }
+
+    @Test func `a link to a file that is not there is not passed over, and may be read later`() throws {
+        let folder = try TemporaryFolder()
+        let (none, link, other) = (folder.file("none"), folder.file("link"), folder.file("other"))
+        #expect(symlink(folder.file("disk/settings"), link) == 0)
+        try Data("".utf8).write(to: URL(filePath: other))
+        #expect(SettingsPlaces.first(of: [none, link, other]) == link)
+        #expect(SettingsPlaces.first(of: [none, other, link]) == other && SettingsPlaces.first(of: [none]) == nil)
+        #expect {
+            try SettingsFile.read(path: link) { _ in }
+        } throws: { ($0 as? SettingsError)?.mayPass == true && "\($0)".contains("symbolic link to a missing file") }
     }
 }

@@ -15,7 +15,9 @@ final class DaemonProcess: Sendable {
     var lastStatus: Int32 { ended.withLock { $0 } }
 
     /// Starts the `pttd` beside the running tests; what it logs goes to `log`.
-    init(_ arguments: [String], log: String) throws {
+    ///
+    /// - Parameter environment: Its variables that differ from those of the tests.
+    init(_ arguments: [String], log: String, environment: [String: String] = [:]) throws {
         let program = try #require(Self.program, "pttd is not beside the tests; build all of the package")
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
@@ -24,9 +26,11 @@ final class DaemonProcess: Sendable {
         posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0o600)
         posix_spawn_file_actions_adddup2(&actions, 1, 2)
         var vector: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) } + [nil]
-        defer { for text in vector { free(text) } }
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
+        var settings: [UnsafeMutablePointer<CChar>?] = variables.map { strdup("\($0)=\($1)") } + [nil]
+        defer { for text in vector + settings { free(text) } }
         var started: pid_t = 0
-        try #require(posix_spawn(&started, program, &actions, nil, &vector, environ) == 0)
+        try #require(posix_spawn(&started, program, &actions, nil, &vector, &settings) == 0)
         identifier = started
     }
 

@@ -58,6 +58,21 @@ import Testing
         #expect(log(directory).contains("\(path): cannot be read: it is a pipe"), "\(log(directory))")
     }
 
+    @Test(.enabled(if: getuid() != 0, "root's daemon has no configuration of a user's own"))
+    func `a link in place of the user's configuration to a file that is not there may pass`() throws {
+        let directory = try TemporaryDirectory()
+        #expect(mkdir(directory.path + "/pttd", 0o700) == 0)
+        let path = directory.path + "/pttd/pttd.toml"
+        #expect(symlink(directory.path + "/disk/pttd.toml", path) == 0)
+        let daemon = try DaemonProcess(
+            ["--check-configuration"], log: directory.path + "/pttd.log",
+            environment: ["XDG_CONFIG_HOME": directory.path])
+        #expect(daemon.status() == 1)
+        #expect(
+            log(directory).contains("\(path): cannot be read: it is a symbolic link to a missing file"),
+            "\(log(directory))")
+    }
+
     @Test func `a check names a microphone that is not there`() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/pttd.toml"
