@@ -32,6 +32,8 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case danglingLink
         /// This user may not.
         case noPermission
+        /// This user may not, because the file belongs to another user than its directory: a copy that root has put there, for example.
+        case otherOwner(UInt32)
         /// It is something else than a regular file. It was not opened.
         case notRegular(FileKind)
         /// It is something else than a directory.
@@ -62,6 +64,14 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
             default: self = .system(code)
             }
         }
+
+        /// Why `user` may not use `file`, which is in `directory`.
+        public init(refused user: UInt32, file: FileFacts?, directory: FileFacts?) {
+            self = .noPermission
+            guard let file, let directory, file.user != directory.user else { return }
+            // Who may not enter the directory either needs more than the file.
+            if user == directory.user || user == 0 { self = .otherOwner(file.user) }
+        }
     }
 
     /// What was tried: "read", "write", "replace" …
@@ -81,12 +91,16 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The error of the system call that just failed.
     public init(_ operation: String, _ path: String, code: Int32 = errno) {
         self.init(operation, path, Cause(code: code))
+        guard cause == .noPermission else { return }
+        cause = Cause(
+            refused: geteuid(), file: FileFacts(of: path, followsLinks: false),
+            directory: FileFacts(of: AtomicFile.directory(of: path)))
     }
 
     /// Whether the same call may succeed later without a repair: the disk gets free space, another process ends …
     public var mayPass: Bool {
         switch cause {
-        case .missing, .noPermission, .notRegular, .notDirectory, .tooLarge: false
+        case .missing, .noPermission, .otherOwner, .notRegular, .notDirectory, .tooLarge: false
         case .danglingLink, .diskFull, .readOnly, .tooManyOpenFiles, .inUse, .system: true
         }
     }
@@ -105,6 +119,8 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
         case .missing: operation == "read" ? "there is no such file" : "the directory does not exist"
         case .danglingLink: "it is a symbolic link to a missing file"
         case .noPermission: "this user has no permission"
+        case .otherOwner(let user):
+            "it belongs to \(user == 0 ? "root" : "user \(user)") and not to the owner of its directory"
         case .notRegular(let kind): "it is \(kind.rawValue), not a regular file"
         case .notDirectory(let kind): "it is \(kind.rawValue), not a directory"
         case .tooLarge(let limit): "it is larger than \(limit) bytes"
@@ -125,6 +141,7 @@ public struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
             operation == "read"
                 ? "let this user read it (chmod, chown)"
                 : "let this user write to its directory (chmod, chown), or choose another directory"
+        case .otherOwner: "run chown --reference=\(AtomicFile.directory(of: path)) \(path)"
         case .notRegular: "put a regular file in its place, or name another one"
         case .notDirectory: "choose another directory"
         case .tooLarge: "put the right file in its place"

@@ -43,7 +43,11 @@ final class RelayStoreFile: Sendable {
             if fchown(descriptor, owner.user, owner.group) == 0 { file.user = owner.user }
         }
         let isOwn = file.user == geteuid() || geteuid() == 0 && file.user == owner?.user
-        guard isOwn else { throw .unsafe(path: path, why: "it belongs to another user") }
+        guard isOwn else {
+            let cause = FileError.Cause(refused: geteuid(), file: file, directory: owner)
+            guard case .otherOwner = cause else { throw .unsafe(path: path, why: "it belongs to another user") }
+            throw RelayStoreError(FileError("open", path, cause))
+        }
         if file.mode & 0o077 != 0, fchmod(descriptor, 0o600) != 0 { throw RelayStoreError(FileError("protect", path)) }
         for companion in Self.companions {
             guard let beside = FileFacts(of: path + companion, followsLinks: false) else { continue }

@@ -1,8 +1,9 @@
 // Reading what may be anything: nothing waits, nothing is read without end, and the error says what is there.
-import Files
 import Glibc
 import TestSupport
 import Testing
+
+@testable import Files
 
 @Suite struct RegularFileTests {
     private let folder: TemporaryFolder
@@ -29,6 +30,34 @@ import Testing
         }
         try AtomicFile.write([], to: path)
         #expect(try RegularFile.read(path, byteCountMax: 0) == [])
+    }
+
+    @Test func `a file that belongs to another user than its directory is told with its owner and what gives it back`()
+        throws
+    {
+        func facts(_ user: UInt32) -> FileFacts {
+            var status = stat()
+            status.st_uid = user
+            return FileFacts(status)
+        }
+        func cause(_ user: UInt32, file: UInt32, in directory: UInt32) -> FileError.Cause {
+            FileError.Cause(refused: user, file: facts(file), directory: facts(directory))
+        }
+        #expect(cause(1_000, file: 0, in: 1_000) == .otherOwner(0) && cause(0, file: 5, in: 6) == .otherOwner(5))
+        #expect(cause(1_000, file: 0, in: 0) == .noPermission && cause(1_000, file: 7, in: 8) == .noPermission)
+        #expect(FileError.Cause(refused: 1_000, file: nil, directory: facts(1_000)) == .noPermission)
+        let error = FileError("read", "/srv/state/identity.pem", .otherOwner(0))
+        #expect(
+            error.description
+                == "cannot read /srv/state/identity.pem: it belongs to root and not to the owner of its directory; "
+                + "run chown --reference=/srv/state /srv/state/identity.pem")
+        #expect(!error.mayPass && !error.isDamage)
+        // Only root can give a file away.
+        guard geteuid() == 0 else { return }
+        try AtomicFile.write([1], to: folder.file("a"))
+        #expect(FileError("read", folder.file("a"), code: EACCES).cause == .noPermission)
+        #expect(chown(folder.file("a"), 12_345, 12_345) == 0)
+        #expect(FileError("read", folder.file("a"), code: EACCES).cause == .otherOwner(12_345))
     }
 
     @Test func `what is no regular file is refused at once, and named`() throws {

@@ -119,7 +119,11 @@ import Testing
         // Only root can give a file away.
         guard geteuid() == 0 else { return }
         try #require(chown(folder.file, 12_345, 12_345) == 0)
-        #expect(refusal(folder.file).contains("belongs to another user"))
+        let error = #expect(throws: RelayStoreError.self) { try RelayStore.open(path: folder.file) }
+        #expect(
+            error?.description
+                == "\(folder.file) cannot be used: it belongs to user 12345 and not to the owner of its directory; "
+                + "run chown --reference=\(folder.path) \(folder.file)")
         try #require(chown(folder.path, 12_345, 12_345) == 0)
         _ = try RelayStoreFile(preparing: folder.file)
     }
