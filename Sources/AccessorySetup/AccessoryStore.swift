@@ -134,19 +134,10 @@ public struct AccessoryStore: Sendable {
     }
 
     private func readProfiles(into library: inout ProfileLibrary) -> [String] {
-        var problems: [String] = []
-        let (names, _) = ProfileLibrary.fileNames(in: profilesDirectory)
-        for name in names {
-            let file = "\(profilesDirectory)/\(name)"
-            do throws(SettingsError) {
-                let profile = try AccessoryProfile(bytes: try SettingsFile.contents(of: file), file: file)
-                // The administrator's own file of this name was written by a person.
-                if !library.siteIDs.contains(profile.id) { library.add(profile) }
-            } catch {
-                problems.append(setAside(file, why: error, "learn the button again"))
-            }
+        // The administrator's own file of the same id was written by a person.
+        library.add(filesIn: profilesDirectory, keepsOwn: true).leftOut.map { file, error in
+            setAside(file, why: error, "learn the button again")
         }
-        return problems
     }
 
     /// A file that may be whole, but cannot be read now, stays where it is.

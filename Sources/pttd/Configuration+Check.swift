@@ -8,7 +8,7 @@ import Files
 extension Configuration {
     /// What is wrong with the profiles and accessories that the file names, and with those that are kept in the state directory; each
     /// in words that say what to do. Nothing is changed.
-    func problems(stateDirectory: String) -> [String] {
+    func problems() -> [String] {
         var problems = accessories.profileProblems.map { "\($0)" }
         if let directory = accessories.profilesDirectory, FileFacts(of: directory)?.kind != .directory {
             problems.append("accessories.profiles: \(directory) is not a directory; create it, or remove the key")

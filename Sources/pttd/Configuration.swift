@@ -1,5 +1,6 @@
 // pttd.toml: its settings and their defaults.
 import Accessories
+import AccessorySetup
 import Audio
 import Bridge
 import ChannelService
@@ -28,7 +29,7 @@ struct Configuration {
     var displayName: String
     var bus = Bus.automatic
     var blueZBus = Bus.system
-    /// Where the machine's key is kept; nil: the default of `stateDirectory`.
+    /// Where the machine's key is kept, if the command line or the file says; see `stateDirectory`.
     var state: String?
     /// The configured channels; none: an embedded relay on loopback, with the channel "Local".
     var channels: [ConfiguredChannel] = []
@@ -56,7 +57,12 @@ struct Configuration {
     var accessories = AccessorySettings()
 
     /// The defaults.
-    init() { displayName = Self.hostName() }
+    ///
+    /// - Parameter state: The state directory that the command line names.
+    init(state: String? = nil) {
+        self.state = state
+        displayName = Self.hostName()
+    }
 
     /// Whether the daemon is a user's own, whose buttons may run programs: they run as this user.
     var isUsersOwn: Bool { getuid() >= 1_000 && (bus == .automatic || bus == .session) }
@@ -64,8 +70,11 @@ struct Configuration {
     /// Where the configuration is looked for when no file is named.
     static var defaultPaths: [String] { SettingsPlaces.paths(of: "pttd", name: "pttd.toml") }
 
-    /// Where state is kept: systemd's state directory, root's, or the user's.
-    static var defaultStateDirectory: String {
+    /// Where state is kept.
+    var stateDirectory: String { state ?? Self.defaultStateDirectory }
+
+    /// Where state is kept if nobody says: systemd's state directory, root's, or the user's.
+    private static var defaultStateDirectory: String {
         if let directory = environment("STATE_DIRECTORY") { return directory }
         if getuid() == 0 { return "/var/lib/pttd" }
         let base = environment("XDG_STATE_HOME") ?? (environment("HOME") ?? "/tmp") + "/.local/state"
@@ -87,17 +96,20 @@ struct Configuration {
 
 extension Configuration {
     /// The configuration in the file at `path`; every mistake in it is reported at once.
-    static func read(path: String) throws(SettingsError) -> Configuration {
-        try SettingsFile.read(path: path, read)
+    ///
+    /// - Parameter state: The state directory that the command line names.
+    static func read(path: String, state: String? = nil) throws(SettingsError) -> Configuration {
+        try SettingsFile.read(path: path) { read($0, state: state) }
     }
 
-    static func read(_ root: SettingsTable) -> Configuration {
-        var result = Configuration()
+    static func read(_ root: SettingsTable, state: String? = nil) -> Configuration {
+        var result = Configuration(state: state)
         if let daemon = root.table("daemon") {
             result.displayName = daemon.value("name", displayName, default: result.displayName)
             result.bus = daemon.value("bus", bus, default: result.bus)
             result.blueZBus = daemon.value("bluez-bus", bus, default: result.blueZBus)
-            result.state = daemon.optional("state", .string)
+            let configured = daemon.optional("state", .string)
+            result.state = state ?? configured
         }
         result.readChannels(root)
         if let audio = root.table("audio") { result.readAudio(audio) }
@@ -110,7 +122,9 @@ extension Configuration {
         result.readNearby(root)
         result.readNetwork(root)
         if let ui = root.table("ui") { result.desktop = ui.optional("desktop", .boolean) }
-        result.accessories = AccessorySettings(settings: root, allowsCommands: result.isUsersOwn)
+        result.accessories = AccessorySettings(
+            settings: root, learnedProfiles: AccessoryStore(directory: result.stateDirectory).profilesDirectory,
+            allowsCommands: result.isUsersOwn)
         return result
     }
 

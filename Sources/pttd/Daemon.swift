@@ -53,10 +53,10 @@ actor Daemon {
     ///
     /// - Throws: `FileError` with the cause `.inUse` while another process has the state directory; `FileError`,
     ///   `IdentityError`.
-    init(_ configuration: Configuration, state: String?, logger: Logger) throws {
+    init(_ configuration: Configuration, logger: Logger) throws {
         self.configuration = configuration
         self.logger = logger
-        let directory = state ?? configuration.state ?? Configuration.defaultStateDirectory
+        let directory = configuration.stateDirectory
         try AtomicFile.makeDirectory(directory, mode: 0o700)
         lock = try DirectoryLock(directory, timeout: .seconds(1))
         AtomicFile.removeLeftovers(in: directory)

@@ -50,9 +50,7 @@ struct Pttd: ParsableCommand {
         let (settings, path) = try load()
         guard !checkConfiguration else { return }
         if check {
-            let problems =
-                settings.problems(stateDirectory: state ?? settings.state ?? Configuration.defaultStateDirectory)
-                + settings.deviceProblems() + settings.promptProblems()
+            let problems = settings.problems() + settings.deviceProblems() + settings.promptProblems()
             for problem in problems { Console.complain(problem) }
             // Running, the daemon leaves such things out and says so; who asks wants to know.
             guard problems.isEmpty else { throw ExitCode(78) }
@@ -67,7 +65,7 @@ struct Pttd: ParsableCommand {
             // Blocked before the first thread starts, so that only `sigwait` takes them.
             var endings = StartFailure.endings
             pthread_sigmask(SIG_BLOCK, &endings, nil)
-            let daemon = try Daemon(settings, state: state, logger: logger)
+            let daemon = try Daemon(settings, logger: logger)
             daemon.start()
             var ending: Int32 = 0
             sigwait(&endings, &ending)
@@ -81,9 +79,9 @@ struct Pttd: ParsableCommand {
 
     private func load() throws -> (Configuration, String?) {
         let path = config ?? SettingsPlaces.first(of: Configuration.defaultPaths)
-        guard let path else { return (Configuration(), nil) }
+        guard let path else { return (Configuration(state: state), nil) }
         do {
-            return (try Configuration.read(path: path), path)
+            return (try Configuration.read(path: path, state: state), path)
         } catch {
             // Who asks waits for the answer; a service waits for nobody.
             if check || checkConfiguration { Console.complain("\(error)") } else { ServiceConsole.complain("\(error)") }

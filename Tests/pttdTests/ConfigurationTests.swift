@@ -18,13 +18,13 @@ import WebSockets
 @testable import pttd
 
 @Suite struct ConfigurationTests {
-    private func read(_ text: String) throws(SettingsError) -> Configuration {
-        try SettingsFile.read(text: text, file: "pttd.toml", Configuration.read)
+    private func read(_ text: String, state: String? = nil) throws(SettingsError) -> Configuration {
+        try SettingsFile.read(text: text, file: "pttd.toml") { Configuration.read($0, state: state) }
     }
 
-    private func problems(_ text: String) -> [String] {
+    private func problems(_ text: String, state: String? = nil) -> [String] {
         do {
-            _ = try read(text)
+            _ = try read(text, state: state)
             return []
         } catch {
             return error.problems.map(\.description)
@@ -271,13 +271,58 @@ import WebSockets
             address = "c4:00:00:00:00:01"
             [accessory.two]
             address = "C4:00:00:00:00:01"
-            """)
-        let told = configuration.problems(stateDirectory: state.path)
+            """, state: state.path)
+        let told = configuration.problems()
         #expect(told.count == 3, "\(told)")
         #expect(told.contains { $0.contains("nowhere is not a directory") })
         #expect(told.contains { $0.contains("\"one\" and \"two\" have the same address C4:00:00:00:00:01") })
         #expect(told.contains { $0.contains(stored) && $0.contains("colour") })
         #expect(FileManager.default.fileExists(atPath: stored), "looking changes nothing")
-        #expect(try read("").problems(stateDirectory: state.path + "/none") == [])
+        #expect(try read("", state: state.path + "/none").problems() == [])
+    }
+
+    @Test
+    func `an accessory may have a profile that was learned, and one that cannot be used is told with its mistake`()
+        throws
+    {
+        let state = try TemporaryDirectory()
+        let folder = state.path + "/profiles.d"
+        #expect(mkdir(folder, 0o700) == 0)
+        let crane = """
+            id = "crane"
+            title = "Crane"
+            confidence = "capture"
+            sources = ["learned"]
+            bonding = "as-needed"
+            [match]
+            names = ["CRANE-7"]
+            [[input]]
+            service = "0000fff0-0000-1000-8000-00805f9b34fb"
+            characteristic = "0000fff1-0000-1000-8000-00805f9b34fb"
+            decode = "bits"
+            [[input.control]]
+            name = "ptt"
+            bit = 0x01
+
+            """
+        try Data(crane.utf8).write(to: URL(filePath: folder + "/crane.toml"))
+        let mast = crane.replacing("id = \"crane\"", with: "id = \"mast\"\ncolour = 1")
+        try Data(mast.utf8).write(to: URL(filePath: folder + "/mast.toml"))
+        func accessory(_ profile: String) -> String {
+            "[accessory.desk]\naddress = \"c4:00:00:00:00:01\"\nprofile = \"\(profile)\"\n"
+        }
+        let option = try read(accessory("crane"), state: state.path)
+        #expect(option.accessories.accessories.map(\.profileID) == ["crane"])
+        #expect(option.accessories.library["crane"]?.title == "Crane" && option.accessories.profileProblems.isEmpty)
+        let setting = "[daemon]\nstate = \"\(state.path)\"\n"
+        #expect(try read(setting + accessory("crane")).stateDirectory == state.path)
+        #expect(problems(setting + accessory("crane"), state: state.path + "/none").count == 1, "the option counts")
+        for (text, place) in [
+            (accessory("mast"), state.path), ("[accessories]\nprofiles = \"\(folder)\"\n" + accessory("mast"), "/none"),
+        ] {
+            let told = problems(text, state: place)
+            #expect(told.count == 1 && told[0].contains("accessory.desk.profile: \"mast\" cannot be used"), "\(told)")
+            #expect(told[0].contains("\(folder)/mast.toml:2:1: colour"), "\(told)")
+        }
     }
 }

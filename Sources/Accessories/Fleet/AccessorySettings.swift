@@ -20,9 +20,9 @@ public struct AccessorySettings: Sendable {
     public var isBondedOnly: Bool
     /// Controls may run commands: this is a user's own daemon.
     public var allowsCommands: Bool
-    /// Shipped and administrator's profiles.
+    /// Shipped, administrator's and learned profiles.
     public var library: ProfileLibrary
-    /// What is wrong with profile files that were left out; to be logged.
+    /// What is wrong with the administrator's profile files that were left out; to be logged.
     public var profileProblems: [SettingsProblem]
     /// Where the administrator's profiles are, when the settings name a folder; it may be missing.
     public var profilesDirectory: String?
@@ -64,8 +64,11 @@ public struct AccessorySettings: Sendable {
     /// soft2 = ["/usr/bin/notify-send", "Help"]   # in a user's own daemon only
     /// ```
     ///
-    /// - Parameter allowsCommands: Whether controls may run commands: only in a user's own daemon.
-    public init(settings root: SettingsTable, allowsCommands: Bool = false) {
+    /// - Parameters:
+    ///   - learnedProfiles: The directory of the profiles that people taught, which may be named as well. What is wrong with those is told
+    ///     by who keeps them.
+    ///   - allowsCommands: Whether controls may run commands: only in a user's own daemon.
+    public init(settings root: SettingsTable, learnedProfiles: String? = nil, allowsCommands: Bool = false) {
         let table = root.table("accessories")
         takesKnownDevices = table?.value("automatic", .boolean, default: true) ?? true
         registersMediaPlayer = table?.value("media-player", .boolean, default: false) ?? false
@@ -73,22 +76,27 @@ public struct AccessorySettings: Sendable {
         self.allowsCommands = allowsCommands
         let directory = table?.value("profiles", .string, default: Self.profilesDirectory) ?? Self.profilesDirectory
         profilesDirectory = table?.contains("profiles") == true ? directory : nil
-        let (library, problems) = ProfileLibrary.load(directory: directory)
-        self.library = library
+        var (library, problems) = ProfileLibrary.load(directory: directory)
         profileProblems = problems
+        if let learnedProfiles {
+            problems += library.add(filesIn: learnedProfiles, keepsOwn: true).leftOut.flatMap(\.error.problems)
+        }
+        self.library = library
         accessories = []
         for (name, table) in root.namedTables("accessory", countMax: Self.accessoriesMax) {
             accessories.append(
                 AccessoryConfiguration(
-                    name: name, settings: table, library: library, isBondedOnly: isBondedOnly,
+                    name: name, settings: table, library: library, leftOut: problems, isBondedOnly: isBondedOnly,
                     allowsCommands: allowsCommands))
         }
     }
 }
 
 extension AccessoryConfiguration {
+    /// - Parameter leftOut: What is wrong with the profile files that `library` is without.
     fileprivate init(
-        name: String, settings table: SettingsTable, library: ProfileLibrary, isBondedOnly: Bool, allowsCommands: Bool
+        name: String, settings table: SettingsTable, library: ProfileLibrary, leftOut: [SettingsProblem],
+        isBondedOnly: Bool, allowsCommands: Bool
     ) {
         self.init(
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
@@ -99,10 +107,15 @@ extension AccessoryConfiguration {
         let profile = profileID.flatMap { library[$0] }
         if let profileID, profile == nil {
             let ids = library.profiles.map(\.id)
-            table.problem(
-                "profile", "\"\(profileID)\" is not known",
-                "\(suggestion(for: profileID, among: ids))known: \(ids.joined(separator: ", ")); remove the key to have it recognised"
-            )
+            // A file is called as its profile.
+            if let reason = leftOut.first(where: { $0.file.hasSuffix("/\(profileID).toml") }) {
+                table.problem("profile", "\"\(profileID)\" cannot be used", "\(reason)")
+            } else {
+                table.problem(
+                    "profile", "\"\(profileID)\" is not known",
+                    "\(suggestion(for: profileID, among: ids))known: \(ids.joined(separator: ", ")); remove the key to have it "
+                        + "recognised")
+            }
         }
         let isLocal = profile.map { $0.transport == .input || $0.transport == .serial } ?? false
         if !table.contains("address"), !table.contains("name"), !isLocal, id != .mediaPlayer {

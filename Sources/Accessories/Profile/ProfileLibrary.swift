@@ -40,18 +40,32 @@ public struct ProfileLibrary: Sendable {
     public static func load(directory: String?) -> (library: ProfileLibrary, problems: [SettingsProblem]) {
         var (library, problems) = shipped
         if let directory {
-            let (names, problem) = fileNames(in: directory)
+            let (leftOut, problem) = library.add(filesIn: directory)
             if let problem { problems.append(problem) }
-            for name in names {
-                let path = "\(directory)/\(name)"
-                do throws(SettingsError) {
-                    library.add(try AccessoryProfile(bytes: try SettingsFile.contents(of: path), file: path))
-                } catch {
-                    problems += error.problems
-                }
-            }
+            problems += leftOut.flatMap(\.error.problems)
         }
         return (library, problems)
+    }
+
+    /// Adds the site's own profiles that are in the `*.toml` files of `directory`, which may be absent.
+    ///
+    /// - Parameter keepsOwn: Whether those stay that the site has already; else a file replaces the one of the same id.
+    /// - Returns: The files that were left out, and why; what is wrong with the directory.
+    package mutating func add(
+        filesIn directory: String, keepsOwn: Bool = false
+    ) -> (leftOut: [(file: String, error: SettingsError)], problem: SettingsProblem?) {
+        let (names, problem) = Self.fileNames(in: directory)
+        var leftOut: [(file: String, error: SettingsError)] = []
+        for name in names {
+            let file = "\(directory)/\(name)"
+            do throws(SettingsError) {
+                let profile = try AccessoryProfile(bytes: try SettingsFile.contents(of: file), file: file)
+                if !keepsOwn || !siteIDs.contains(profile.id) { add(profile) }
+            } catch {
+                leftOut.append((file, error))
+            }
+        }
+        return (leftOut, problem)
     }
 
     /// Read once, however many libraries are made of it.
@@ -69,7 +83,7 @@ public struct ProfileLibrary: Sendable {
     }()
 
     /// The `.toml` files of a directory in the order of their names, as udev and systemd read theirs.
-    package static func fileNames(in directory: String) -> (names: [String], problem: SettingsProblem?) {
+    private static func fileNames(in directory: String) -> (names: [String], problem: SettingsProblem?) {
         guard let handle = opendir(directory) else {
             if errno == ENOENT { return ([], nil) }
             let problem = SettingsProblem(
