@@ -11,6 +11,9 @@ extension Configuration {
         if let named = table?.optional("http-proxy", Self.proxy) { configuredProxy = ProxyPolicy(proxy: named) }
     }
 
+    /// The variables of the environment that say which proxy to use, and for which hosts none.
+    static let proxyVariables = ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"]
+
     /// The ways to relays, with the environment's proxy where the file names none.
     ///
     /// - Parameter ignored: Called with what is wrong in the environment, which is not used then.
@@ -21,7 +24,7 @@ extension Configuration {
             return network
         }
         var found: [String: String] = [:]
-        for name in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"] { found[name] = Self.environment(name) }
+        for name in Self.proxyVariables { found[name] = Self.environment(name) }
         do throws(HTTPProxy.Problem) {
             network.proxy = try ProxyPolicy(environment: found)
         } catch {

@@ -194,10 +194,18 @@ extension NearbyChannels {
         case .noPlace, .unreachable: guard channel.means == [.bluetooth] else { return "\(error)" }
         default: return "\(error)"
         }
-        return
-            "Bluetooth sees the channel, but no network leads to the machine of \(channel.announcement.creator) that hosts it: "
+        return noNetwork(to: "\(channel.announcement.creator)", knowsAccessPoint: channel.accessPoint != nil)
+    }
+
+    /// What Bluetooth sees without a network, and what to do.
+    ///
+    /// - Parameters:
+    ///   - creator: Whose machine hosts the channel.
+    ///   - knowsAccessPoint: Whether that machine offers Bluetooth as the network.
+    static func noNetwork(to creator: String, knowsAccessPoint: Bool) -> String {
+        "Bluetooth sees the channel, but no network leads to the machine of \(creator) that hosts it: "
             + "connect both to one Wi-Fi network, or switch on a hotspot on one of them"
-            + (channel.accessPoint == nil
+            + (!knowsAccessPoint
                 ? ", or let Bluetooth be the network (\"systemctl enable --now pttd-pan\" on that machine, and pair the two); then join again"
                 : "; then join again")
     }

@@ -1,0 +1,26 @@
+// The documents say what the program does.
+import FoundationEssentials
+import Testing
+
+@testable import pttd
+
+@Suite struct DocumentTests {
+    private func document(_ name: String) throws -> String {
+        let path = "\(#filePath)".replacing("Tests/pttdTests/DocumentTests.swift", with: "docs/\(name)")
+        return String(decoding: try Data(contentsOf: URL(filePath: path)), as: UTF8.self)
+    }
+
+    @Test(arguments: Configuration.proxyVariables)
+    func `the manual page has the variables of proxies`(variable: String) throws {
+        let words = try document("man/pttd.8").split { $0.isWhitespace }
+        #expect(words.contains(variable[...]))
+    }
+
+    @Test func `what a join says without a network is quoted as it is said`() throws {
+        let beginning = "pttctl: Bluetooth sees the channel"
+        let quoted = try document("nearby.md").split(separator: "\n").filter { $0.hasPrefix(beginning) }
+        #expect(quoted.count == 1)
+        let said = "pttctl: " + NearbyChannels.noNetwork(to: "Anna", knowsAccessPoint: false)
+        for line in quoted { #expect(said.hasPrefix(line.dropLast()) && line.hasSuffix("…"), "\(line)") }
+    }
+}
