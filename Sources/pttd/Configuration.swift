@@ -4,6 +4,7 @@ import AccessorySetup
 import Audio
 import Bridge
 import ChannelService
+import Files
 import FoundationEssentials
 import Glibc
 import Headsets
@@ -77,8 +78,19 @@ struct Configuration {
     private static var defaultStateDirectory: String {
         if let directory = environment("STATE_DIRECTORY") { return directory }
         if getuid() == 0 { return "/var/lib/pttd" }
-        let base = environment("XDG_STATE_HOME") ?? (environment("HOME") ?? "/tmp") + "/.local/state"
-        return base + "/pttd"
+        let home = environment("HOME") ?? "/tmp"
+        return usersStateDirectory(
+            stateHome: environment("XDG_STATE_HOME") ?? home + "/.local/state",
+            configurationHome: environment("XDG_CONFIG_HOME") ?? home + "/.config")
+    }
+
+    /// Where a user's own daemon keeps its state.
+    ///
+    /// In earlier versions systemd chose the place, and before systemd 254 that is beside the configuration. A key that is there is
+    /// still used, with all else: a new key would be another device to every relay.
+    static func usersStateDirectory(stateHome: String, configurationHome: String) -> String {
+        let earlier = configurationHome + "/pttd"
+        return AtomicFile.exists(earlier + "/identity.pem") ? earlier : stateHome + "/pttd"
     }
 
     static func environment(_ name: String) -> String? {

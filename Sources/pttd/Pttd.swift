@@ -58,7 +58,11 @@ struct Pttd: ParsableCommand {
             return
         }
         logger.notice(
-            "pttd starts", metadata: ["version": "\(Version.text)", "configuration": "\(path ?? "defaults")"])
+            "pttd starts",
+            metadata: [
+                "version": "\(Version.text)", "configuration": "\(path ?? "defaults")",
+                "state": "\(settings.stateDirectory)",
+            ])
         do {
             // Each PCM belongs to one thread, so that alsa-lib needs no lock of its own around every call.
             setenv("LIBASOUND_THREAD_SAFE", "0", 1)

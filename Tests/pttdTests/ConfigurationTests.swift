@@ -281,6 +281,23 @@ import WebSockets
         #expect(try read("", state: state.path + "/none").problems() == [])
     }
 
+    @Test func `a user's state stays beside the configuration only where an earlier version has put its key there`()
+        throws
+    {
+        let home = try TemporaryDirectory()
+        func place() -> String {
+            Configuration.usersStateDirectory(stateHome: home.path + "/state", configurationHome: home.path + "/config")
+        }
+        #expect(place() == home.path + "/state/pttd")
+        for folder in ["/config", "/config/pttd", "/state", "/state/pttd"] {
+            #expect(mkdir(home.path + folder, 0o700) == 0)
+        }
+        try Data().write(to: URL(filePath: home.path + "/config/pttd/pttd.toml"))
+        #expect(place() == home.path + "/state/pttd")
+        try Data().write(to: URL(filePath: home.path + "/config/pttd/identity.pem"))
+        #expect(place() == home.path + "/config/pttd")
+    }
+
     @Test
     func `an accessory may have a profile that was learned, and one that cannot be used is told with its mistake`()
         throws
