@@ -10,6 +10,8 @@ import Testing
 private enum Kind: CaseIterable {
     /// It tells changes only: a PTT-Z.
     case tellsChanges
+    /// It tells changes only, and can be read: a development kit, which is used only where its profile is named.
+    case tellsChangesAndReads
     /// It repeats a held control, and can be read: an AINA.
     case repeatsAndReads
     /// It repeats a held control, and cannot be read: an IASUS.
@@ -21,6 +23,7 @@ private enum Kind: CaseIterable {
         var device =
             switch self {
             case .tellsChanges: DeviceFacts.button("ptt-z")
+            case .tellsChangesAndReads: DeviceFacts.button("nordic-lbs", name: "Nordic_LBS")
             case .repeatsAndReads: DeviceFacts.button("aina-v2", name: "APTT12")
             case .repeats: DeviceFacts.button("iasus-ig-ptt", name: "IASUS IG-PTT")
             case .unknown: DeviceFacts.button("motorola-wm500", name: "WM500_7")
@@ -29,8 +32,13 @@ private enum Kind: CaseIterable {
         return device
     }
 
-    var isRepeating: Bool { self == .repeats || self == .repeatsAndReads }
-    var isReadable: Bool { self == .repeatsAndReads }
+    var configuration: AccessoryConfiguration {
+        AccessoryConfiguration(
+            id: AccessoryID("b"), address: device.address,
+            profileID: self == .tellsChangesAndReads ? "nordic-lbs" : nil)
+    }
+
+    var isReadable: Bool { self == .repeatsAndReads || self == .tellsChangesAndReads }
 }
 
 /// What happened before its first value.
@@ -59,7 +67,7 @@ private struct Scene {
     init(_ kind: Kind) {
         self.kind = kind
         device = kind.device
-        world = SimulatedBluetooth([AccessoryConfiguration(id: AccessoryID("b"), address: device.address)])
+        world = SimulatedBluetooth([kind.configuration])
     }
 
     /// Held or not when it is heard again.
@@ -107,7 +115,7 @@ private struct Scene {
             if !held { world.notify(device.key, [0]) }
             world.goOn()
         case .configuredHeld:
-            world.send(.configure(AccessoryConfiguration(id: AccessoryID("b"), address: device.address)))
+            world.send(.configure(kind.configuration))
             if !held { world.notify(device.key, [0]) }
         }
     }
@@ -123,7 +131,7 @@ private struct Scene {
     fileprivate func aPressFromBeforeBeginsNothing(kind: Kind, situation: Situation) {
         // The one exception is the press that wakes the button.
         guard situation != .wakesUp, situation != .linkLost else { return }
-        // One that tells changes only says nothing while it is held, so that there is nothing to be taken for a press.
+        // One that tells changes only, and cannot be read, says nothing while it is held: there is nothing to be taken for a press.
         guard kind != .tellsChanges else { return }
         var scene = Scene(kind)
         scene.come(about: situation, held: true)
@@ -167,8 +175,9 @@ private struct Scene {
         #expect(!scene.isHeld)
     }
 
-    @Test func aPressThatWakesAButtonIsReadWhenItCameBeforeTheSubscription() {
-        var scene = Scene(.repeatsAndReads)
+    @Test(arguments: [Kind.repeatsAndReads, .tellsChangesAndReads])
+    fileprivate func aPressThatWakesAButtonIsReadWhenItCameBeforeTheSubscription(kind: Kind) {
+        var scene = Scene(kind)
         scene.come(about: .wakesUp, held: true)
         #expect(scene.world.reads == [scene.device.key])
         #expect(scene.world.intents == ["began b/ptt"])
@@ -247,7 +256,7 @@ private struct Scene {
 
     @Test func aLostSecondControlLeavesTheFirstCertain() {
         // Of an AINA only what was held when the link was lost is in doubt.
-        var doubt = PressDoubt(repeated: [.ptt, .emergency])
+        var doubt = PressDoubt(retold: [.ptt, .emergency])
         doubt.heard(isKept: false, at: .zero)
         let now = Instant.zero + .seconds(60)
         doubt.lost(down: [.ptt], at: now)

@@ -79,7 +79,7 @@ public struct ControlsStateMachine: Sendable {
     public init(_ profile: AccessoryProfile, gesture: Gesture? = nil, bindings: [Control: ControlAction] = [:]) {
         self.profile = profile
         decoders = profile.inputs.map { InputDecoder($0.rule) }
-        doubt = PressDoubt(repeated: profile.repeatedControls)
+        doubt = PressDoubt(retold: profile.retoldControls)
         order = profile.inputs.flatMap(\.rule.controls).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
         keyInputs = profile.inputs.indices.filter { if case .keys = profile.inputs[$0].rule { true } else { false } }
         machines = [:]

@@ -3,10 +3,10 @@ import MonotonicTime
 
 /// A press is an observed edge: up, then down.
 ///
-/// Some accessories repeat the state of a held control. After a start, a lost link or a hung bluetoothd their first value may belong to an
-/// old press, which must not open the microphone by itself. Of the controls in doubt a "down" is therefore no press until one of these
-/// has shown that the control was up: a value that says so, or a silence longer than the accessory's repetition. What waited in a hung
-/// bluetoothd is old altogether: of that no "down" is a press.
+/// Some accessories repeat the state of a held control, and some are asked for it. After a start, a lost link or a hung bluetoothd their
+/// first value may belong to an old press, which must not open the microphone by itself. Of the controls in doubt a "down" is therefore
+/// no press until one of these has shown that the control was up: a value that says so, or a silence longer than the accessory's
+/// repetition. What waited in a hung bluetoothd is old altogether: of that no "down" is a press.
 package struct PressDoubt: Sendable {
     /// A held control that is repeated at all is told again within this time; no accessory is known that takes longer. So long at most it
     /// takes until an accessory that cannot be asked is ready after a start.
@@ -14,8 +14,8 @@ package struct PressDoubt: Sendable {
     /// A carrier that goes on after it hung has handed on by then what waited in it: some values, of a millisecond each.
     static let backlogTime = Duration.milliseconds(500)
 
-    /// The controls whose accessory repeats them while they are held, or may do so.
-    private let repeated: Set<Control>
+    /// The controls of which a value may come that belongs to an old press.
+    private let retold: Set<Control>
     private var doubted: Set<Control> = []
     /// When the silence has been long enough; nil while nothing can be heard, and while an answer is awaited.
     private var until: Instant?
@@ -24,7 +24,7 @@ package struct PressDoubt: Sendable {
     /// Until then what comes may have waited; nil: what comes is new.
     private var backlogUntil: Instant?
 
-    init(repeated: Set<Control>) { self.repeated = repeated }
+    init(retold: Set<Control>) { self.retold = retold }
 
     /// Whether the state of every control is known.
     var isCertain: Bool { doubted.isEmpty && backlogUntil == nil }
@@ -35,7 +35,7 @@ package struct PressDoubt: Sendable {
     /// The accessory is not heard any more; these controls were down.
     mutating func lost(down: Set<Control>, at now: Instant) {
         settle(at: now)
-        doubted.formUnion(down.intersection(repeated))
+        doubted.formUnion(down.intersection(retold))
         (until, backlogUntil, questions) = (nil, nil, 0)
     }
 
@@ -44,7 +44,7 @@ package struct PressDoubt: Sendable {
     /// - Parameter isKept: Whether its link may be older than our hearing, so that any control may have been down before.
     mutating func heard(isKept: Bool, at now: Instant) {
         settle(at: now)
-        if isKept { doubted = repeated }
+        if isKept { doubted = retold }
         listen(from: now)
     }
 
@@ -95,11 +95,11 @@ package struct PressDoubt: Sendable {
 }
 
 extension AccessoryProfile {
-    /// The controls that are told again and again while they are held, or may be.
-    var repeatedControls: Set<Control> {
+    /// The controls that are told again while they are held, or may be: by themselves, or because they are read.
+    var retoldControls: Set<Control> {
         // Words and keys are events: no stream is known to repeat one. Of characteristics it is often not known.
         inputs.reduce(into: []) { result, input in
-            guard input.repeats ?? (transport == .gatt) else { return }
+            guard input.isReadable || input.repeats ?? (transport == .gatt) else { return }
             result.formUnion(Set(input.rule.controls).subtracting(input.rule.clicks))
         }
     }
