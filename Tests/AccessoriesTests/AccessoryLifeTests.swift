@@ -181,6 +181,13 @@ private func readyPuck(_ configuration: AccessoryConfiguration = configured) -> 
         #expect(bluetooth.status("e")?.profileID == "anytone-elet")
         bluetooth.notify(elet.key, Array("BATT".utf8) + [40])
         #expect(bluetooth.status("e")?.battery == 40)
+        // The same level is news on the next connection.
+        bluetooth.dropLink(elet.id)
+        #expect(bluetooth.status("e")?.battery == nil)
+        bluetooth.change(elet.id) { $0.isConnected = true }
+        bluetooth.change(elet.id) { $0.servicesResolved = true }
+        bluetooth.notify(elet.key, Array("BATT".utf8) + [40])
+        #expect(bluetooth.status("e")?.battery == 40)
     }
 
     @Test func aServiceThatIsNotAdvertisedIsFoundAfterConnecting() {

@@ -23,7 +23,7 @@ package struct InputDecoder {
     private var text: TextDecoder?
     /// Which keys of the rule are held, so that it is as bounded as the rule.
     private var heldKeys: Set<UInt16> = []
-    /// The battery level that the last value told, in percent.
+    /// The battery level that was told last since the connection, in percent.
     package private(set) var battery: Int?
 
     package init(_ rule: DecodeRule) {
@@ -31,10 +31,11 @@ package struct InputDecoder {
         if case .text(let text) = rule { self.text = TextDecoder(text) }
     }
 
-    /// Forgets what was split between messages and which keys are held: a new connection begins anew.
+    /// Forgets what was split between messages, which keys are held, and the battery level: a new connection begins anew.
     mutating func reset() {
         text?.reset()
         heldKeys = []
+        battery = nil
     }
 
     /// A key of an input device went down or came up. Keys that the rule does not name are nothing. A control with several keys is down
