@@ -25,11 +25,13 @@ extension ChannelDirector: DaemonControls {
         return await seat.bridge.release(.caller(caller))
     }
 
-    /// The first talk control of the accessories was pressed, or the last one was released. Runs on the loop.
+    /// The first talk control of the accessories was pressed, an emergency control joined it, or the last one was released. Runs on
+    /// the loop.
     func accessoryWants(_ intent: AccessoryIntent) {
-        guard let seat, !intent.isTalking || areAccessoriesEnabled else {
+        // Switched off, they begin nothing. What they hold already goes on, and may become urgent.
+        guard let seat, !intent.isBegin || areAccessoriesEnabled else {
             // Nothing to talk on: what is held is used up.
-            if intent.isTalking { dependencies?.handler(.endedBySystem) }
+            if !intent.isEnd { dependencies?.handler(.endedBySystem) }
             return
         }
         seat.bridge.assumeIsolated { $0.accessoryWants(intent) }
@@ -322,11 +324,9 @@ extension ChannelStep {
 }
 
 extension AccessoryIntent {
-    /// Whether a control is down after it. A release is never lost.
-    var isTalking: Bool {
-        switch self {
-        case .transmitBegan, .transmitEscalated: true
-        case .transmitEnded: false
-        }
-    }
+    /// Whether nothing was held before it.
+    var isBegin: Bool { if case .transmitBegan = self { true } else { false } }
+
+    /// Whether nothing is held after it. A release is never lost.
+    var isEnd: Bool { if case .transmitEnded = self { true } else { false } }
 }

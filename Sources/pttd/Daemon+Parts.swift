@@ -101,8 +101,8 @@ extension Daemon {
                         headsets.assumeIsolated { $0.pressed(accessory: source.accessory.text) }
                     }
                     director.assumeIsolated { $0.accessoryWants(intent) }
-                    if !intent.isTalking { headsets.assumeIsolated { $0.released() } }
-                    bluetooth?.assumeIsolated { $0.held(intent.isTalking) }
+                    if intent.isEnd { headsets.assumeIsolated { $0.released() } }
+                    bluetooth?.assumeIsolated { $0.held(!intent.isEnd) }
                 case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
                 case .emergency(let source, let isActive, _):
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }

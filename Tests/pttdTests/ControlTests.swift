@@ -187,6 +187,25 @@ import Vocabulary
         }
     }
 
+    @Test func anEmergencyThatJoinsAHeldKeyWhileButtonsAreSwitchedOffEndsWithTheRelease() async throws {
+        try await withScene { scene in
+            try await scene.set(.ptt)
+            #expect(try await eventually { try await scene.active().transmitting })
+            try await scene.client.setAccessoryButtonEventsEnabled(false, scene.daemon.configured)
+            // PTT is held on, and the emergency key with it.
+            let answer = await scene.fake.perform("vest notify 03")
+            #expect(answer.hasPrefix("ok"))
+            let isDeclared = try await eventually {
+                try await scene.client.refresh()
+                return await scene.client.snapshot.accessoryManager.emergencyActive
+            }
+            #expect(isDeclared)
+            #expect(try await scene.active().transmitting)
+            try await scene.set(.none)
+            #expect(try await eventually { try await !scene.active().transmitting })
+        }
+    }
+
     @Test(arguments: [true, false])
     func aCommandRunsInAUsersDaemonOnly(isUsers: Bool) async throws {
         try await withScene(runsCommands: isUsers) { scene in

@@ -131,7 +131,7 @@ final class ProcessDirector {
     }
 
     func accessoryWants(_ intent: AccessoryIntent) {
-        guard let bridge, intent.isEnd || channel.machine.channel?.accessoryButtonEventsEnabled == true else {
+        guard let bridge, !intent.isBegin || channel.machine.channel?.accessoryButtonEventsEnabled == true else {
             if !intent.isEnd { process.accessories.handle(.transmissionEnded) }
             return
         }
@@ -237,5 +237,7 @@ final class ProcessDirector {
 }
 
 extension AccessoryIntent {
+    var isBegin: Bool { if case .transmitBegan = self { true } else { false } }
+
     var isEnd: Bool { if case .transmitEnded = self { true } else { false } }
 }
