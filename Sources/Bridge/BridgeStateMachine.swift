@@ -184,9 +184,9 @@ public struct BridgeStateMachine: Sendable {
     }
 
     private mutating func requestedStop(_ source: PTChannelTransmitRequestSource) {
-        // Told before the channel manager is asked: what is held now does not count any more, whatever comes of it.
-        if key.isHeld { endedBySystem() }
+        // First of all it stops, as at a release. What is held now does not count any more, whatever comes of that.
         actions.append(.stopTransmitting(source))
+        if key.isHeld { endedBySystem() }
     }
 
     /// Everything that is held is used up.

@@ -89,6 +89,16 @@ extension Daemon {
             let foreground = ForegroundMonitor(on: systemBus, logger: Logger(label: "pttd.sessions"))
             let headsets = Self.headsets(
                 configuration, state: state, disk: disk, bus: systemBus, of: channel, publisher: publisher)
+            let presses = PressFollowers(
+                began: { source in
+                    headsets.assumeIsolated { $0.pressed(accessory: source.accessory.text) }
+                    bluetooth?.assumeIsolated { $0.held(true) }
+                },
+                channel: { intent in director.assumeIsolated { $0.accessoryWants(intent) } },
+                ended: {
+                    headsets.assumeIsolated { $0.released() }
+                    bluetooth?.assumeIsolated { $0.held(false) }
+                })
             let accessoryStore = AccessoryStore(directory: state)
             let restored = accessoryStore.restore(configuration.accessories)
             for problem in restored.problems { Logger(label: "pttd.accessories").warning("\(problem)") }
@@ -96,13 +106,7 @@ extension Daemon {
                 settings: restored.settings, bus: systemBus, logger: Logger(label: "pttd.accessories")
             ) { event in
                 switch event {
-                case .intent(let intent, _):
-                    if case .transmitBegan(let source, _) = intent {
-                        headsets.assumeIsolated { $0.pressed(accessory: source.accessory.text) }
-                    }
-                    director.assumeIsolated { $0.accessoryWants(intent) }
-                    if intent.isEnd { headsets.assumeIsolated { $0.released() } }
-                    bluetooth?.assumeIsolated { $0.held(!intent.isEnd) }
+                case .intent(let intent, _): presses.wants(intent)
                 case .action(let action, let source, _): director.assumeIsolated { $0.controlWants(action, source) }
                 case .emergency(let source, let isActive, _):
                     if isActive { publisher.assumeIsolated { $0.emergency(source) } }
@@ -166,8 +170,9 @@ extension Daemon {
                     case .changed: publisher.assumeIsolated { $0.changed() }
                     case .failed(let error): publisher.assumeIsolated { $0.failed(error) }
                     case .endedBySystem:
+                        // What the accessories begin anew is told after the end.
+                        presses.endedBySystem()
                         accessories.assumeIsolated { $0.transmissionEnded() }
-                        bluetooth?.assumeIsolated { $0.held(false) }
                     case .channelEnded(let words): director.assumeIsolated { $0.channelEnded(words) }
                     }
                 })

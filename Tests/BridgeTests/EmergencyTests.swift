@@ -157,7 +157,7 @@ import Vocabulary
     @Test func `what ends everything ends an emergency that waits`() {
         var bridge = insisting()
         #expect(
-            bridge.handle(.requestedStop(.userRequest), at: start) == [.endedBySystem, .stopTransmitting(.userRequest)])
+            bridge.handle(.requestedStop(.userRequest), at: start) == [.stopTransmitting(.userRequest), .endedBySystem])
         #expect(bridge.nextDeadline == nil)
     }
 }

@@ -22,7 +22,7 @@ import Vocabulary
     @Test func `a program begins and stops`() {
         var bridge = transmitting(.requestedBegin(program: ":1.5"), .developerRequest)
         #expect(
-            bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
+            bridge.handle(.requestedStop(.developerRequest)) == [.stopTransmitting(.developerRequest), .endedBySystem])
         #expect(bridge.handle(.notice(.transmissionEnding(.stopped(.developerRequest)))) == [])
         #expect(
             bridge.handle(.requestedBegin(program: ":1.5")) == [.beginTransmitting(.developerRequest, floor: .unknown)])
@@ -47,7 +47,7 @@ import Vocabulary
         var bridge = transmitting(.pressed(.caller(":1.7")), .userRequest)
         _ = bridge.handle(.pressed(.accessories))
         #expect(
-            bridge.handle(.requestedStop(.developerRequest)) == [.endedBySystem, .stopTransmitting(.developerRequest)])
+            bridge.handle(.requestedStop(.developerRequest)) == [.stopTransmitting(.developerRequest), .endedBySystem])
         #expect(bridge.handle(.released(.caller(":1.7"))) == [])
         #expect(bridge.handle(.pressed(.accessories)) == [.beginTransmitting(.handsfreeButton, floor: .unknown)])
     }
