@@ -76,7 +76,7 @@ public actor Headsets {
     /// Somebody asks to talk, by an accessory's control. Before the press is handed over.
     public func pressed(accessory: String) { handle(.pressed(accessory: accessory)) }
 
-    /// Nobody asks to talk any more.
+    /// No accessory's press counts any more: it is over, or the system has ended what it began.
     public func released() { handle(.released) }
 
     /// Somebody talks or is heard, or not any more.

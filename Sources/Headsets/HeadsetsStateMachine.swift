@@ -22,9 +22,9 @@ public struct HeadsetsStateMachine: Sendable {
         case accessories([WornAccessory])
         /// Everything that a service shows, whenever something is different; nothing, when the service is gone.
         case listed([HeadsetFacts], by: SoundService)
-        /// Somebody asks to talk: by this accessory's control, or, nil, by something else.
-        case pressed(accessory: String?)
-        /// Nobody asks to talk any more.
+        /// Somebody asks to talk by this accessory's control.
+        case pressed(accessory: String)
+        /// No accessory's press counts any more.
         case released
         /// Somebody talks or is heard, or not any more.
         case sessionChanged(isActive: Bool)
@@ -182,7 +182,7 @@ public struct HeadsetsStateMachine: Sendable {
         return actions + reconcile(at: now)
     }
 
-    private mutating func press(_ id: String?, at now: Instant) {
+    private mutating func press(_ id: String, at now: Instant) {
         guard let accessory = accessories.first(where: { $0.id == id }),
             accessory.hasSound || facts(of: accessory.address) != nil
         else {

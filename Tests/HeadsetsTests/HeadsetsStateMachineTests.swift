@@ -319,7 +319,7 @@ private struct Rules {
                     case 1: .listed([inHandsFree()], by: .soundServer)
                     case 2: .listed([], by: .soundServer)
                     case 3: .listed(next(2) == 0 ? [] : [blueALSA], by: .blueALSA)
-                    case 4: .pressed(accessory: next(3) == 0 ? nil : "vest")
+                    case 4: .pressed(accessory: next(3) == 0 ? "button" : "vest")
                     case 5: .released
                     case 6: .sessionChanged(isActive: next(2) == 0)
                     case 7: .channelChanged(isJoined: next(2) == 0)

@@ -152,7 +152,7 @@ public enum AccessoryEvent: Hashable, Sendable {
     case emergency(AccessorySource, isActive: Bool, at: Instant)
     /// An accessory is new, or its state is different.
     case changed(AccessoryStatus)
-    /// An accessory that was taken automatically is gone.
+    /// An accessory is gone: a person has removed it, or it was taken automatically and is not any more.
     case removed(AccessoryID)
 }
 
