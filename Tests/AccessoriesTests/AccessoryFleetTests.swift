@@ -235,6 +235,28 @@ private func streamDevice(number: Int = 7, isPaired: Bool = true) -> DeviceFacts
         #expect(world.status("Air")?.problem?.contains("bonded-only") == true)
     }
 
+    // MARK: Two adapters
+
+    @Test(arguments: [true, false]) func aDeviceThatTwoAdaptersKnowIsOneAccessory(byAddress: Bool) {
+        var (first, second) = (puck, puck)
+        second.id = DeviceIdentifier(path: "/org/bluez/hci1/dev_00_11_22_33_44_01")!
+        (first.isTrusted, second.isTrusted) = (true, true)
+        var world = SimulatedBluetooth(
+            [
+                AccessoryConfiguration(
+                    id: AccessoryID("vest"), address: byAddress ? puck.address : nil,
+                    name: byAddress ? nil : NamePattern("PTT-Z*"))
+            ], takesKnownDevices: true)
+        world.add(first)
+        world.send(.radio(.on))
+        world.add(second)
+        #expect(world.machine.statuses.map(\.id.text) == ["vest"])
+        #expect(world.machine.links.map(\.device?.id) == [first.id])
+        world.remove(first.id)
+        #expect(world.machine.statuses.map(\.id.text) == ["vest"])
+        #expect(world.machine.links.map(\.device?.id) == [second.id])
+    }
+
     // MARK: Changes while it runs
 
     @Test func anAccessoryThatIsConfiguredAnewReleasesAndWorksOn() {

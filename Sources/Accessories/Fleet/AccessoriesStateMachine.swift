@@ -310,6 +310,8 @@ struct AccessoriesStateMachine: Sendable {
             link(id, .device(nil), at: now)
             // An automatic accessory goes with its device; a configured one stays and is searched for.
             if accessories[id]?.isAutomatic == true, !registry.isLocal(id) { remove(id, at: now) }
+            // Another adapter may know it, too.
+            offerAll(at: now)
         case .read(let characteristic, let bytes):
             // It may tell of a press that was over, or began, before the subscription.
             guard let (id, input) = registry.input(of: characteristic), accessories[id]?.link.hearsNews == true else {
@@ -345,8 +347,10 @@ struct AccessoriesStateMachine: Sendable {
             return assign(facts, to: wanting, at: now)
         }
         let id = AccessoryID(facts.address)
+        // A second adapter may know the device of an accessory, too.
+        let isTaken = accessories.values.contains { $0.hasAddress(facts.address.uppercased()) }
         guard takesKnownDevices, facts.isTrusted || facts.isPaired, order.count < Self.accessoriesMax,
-            library.takesUnasked(facts), accessories[id] == nil
+            library.takesUnasked(facts), !isTaken, accessories[id] == nil
         else { return }
         add(AccessoryConfiguration(id: id, address: facts.address, isBondedOnly: isBondedOnly), isAutomatic: true)
         assign(facts, to: id, at: now)

@@ -77,7 +77,7 @@ struct FleetAccessory: Sendable {
         return !own.isConnected && facts.isConnected
     }
 
-    /// Whether a local device has this accessory's address.
+    /// Whether a device with this address, in capitals, is this accessory's.
     func hasAddress(_ address: String) -> Bool {
         configuration.address == address || link.device?.address.uppercased() == address
     }
