@@ -131,6 +131,107 @@ private func readyAINA(_ configuration: AccessoryConfiguration? = nil) -> Simula
         #expect(world.intents.count == 2)
     }
 
+    /// A HID-over-GATT remote that is connected, and the input device that the kernel has of it.
+    private struct Remote {
+        var device: DeviceFacts
+        let keys: LocalDeviceFacts
+
+        init(_ number: Int, accessory: String?) {
+            device = .button("ptt-z", number: number, name: "Remote", isTrusted: true, isPaired: true)
+            (device.characteristics, device.services, device.isConnected) = ([], [], true)
+            keys = .keys(
+                "/dev/input/event\(number)", name: "Remote Keyboard", address: device.address, accessory: accessory)
+        }
+    }
+
+    /// Two of one kind.
+    private func remotes(accessory: String? = nil) -> [Remote] { [1, 2].map { Remote($0, accessory: accessory) } }
+
+    @Test func remotesOfOneKindAreAnAccessoryEachAndTheLossOfEachReleases() {
+        var world = SimulatedBluetooth([])
+        world.send(.radio(.on))
+        let remotes = remotes()
+        for remote in remotes {
+            world.add(remote.device)
+            world.send(.local(.added(remote.keys)))
+            // A remote has several input devices.
+            world.send(
+                .local(.added(.keys("\(remote.keys.id)1", name: "Remote Keyboard", address: remote.device.address))))
+        }
+        let second = remotes[1].device
+        #expect(world.machine.statuses.map(\.id.text) == ["Remote Keyboard", second.address])
+        world.key(remotes[1].keys, f13, true)
+        world.change(remotes[0].device.id) { $0.isConnected = false }
+        #expect(world.intents == ["began \(second.address)/ptt"])
+        world.change(second.id) { $0.isConnected = false }
+        #expect(world.intents == ["began \(second.address)/ptt", "ended \(second.address)/ptt disconnected"])
+    }
+
+    @Test(arguments: ["disconnected", "removed", "adapterOff", "bluetoothStopped"])
+    func remotesThatAreOneAccessoryHoldUntilTheLastOneIsLost(how: String) {
+        var world = SimulatedBluetooth([])
+        world.send(.radio(.on))
+        let remotes = remotes(accessory: "remotes")
+        for remote in remotes {
+            world.add(remote.device)
+            world.send(.local(.added(remote.keys)))
+        }
+        for remote in remotes { world.key(remote.keys, f13, true) }
+        world.change(remotes[0].device.id) { $0.isConnected = false }
+        #expect(world.intents == ["began remotes/ptt"])
+        switch how {
+        case "removed": world.remove(remotes[1].device.id)
+        case "adapterOff": world.send(.radio(.off))
+        case "bluetoothStopped": world.stopService()
+        default: world.change(remotes[1].device.id) { $0.isConnected = false }
+        }
+        #expect(world.intents == ["began remotes/ptt", "ended remotes/ptt \(how)"])
+    }
+
+    @Test func whatALostRemoteHeldComesUpThoughTheOtherOneOfItsAccessoryIsThere() {
+        var world = SimulatedBluetooth([])
+        world.send(.radio(.on))
+        let remotes = remotes(accessory: "remotes")
+        for remote in remotes {
+            world.add(remote.device)
+            world.send(.local(.added(remote.keys)))
+        }
+        world.key(remotes[1].keys, f13, true)
+        world.change(remotes[1].device.id) { $0.isConnected = false }
+        world.key(remotes[0].keys, f13, true)
+        world.key(remotes[0].keys, f13, false)
+        #expect(
+            world.intents == [
+                "began remotes/ptt", "ended remotes/ptt disconnected", "began remotes/ptt",
+                "ended remotes/ptt released",
+            ])
+    }
+
+    @Test func theBondOfOneRemoteDoesNotAdmitAnotherOneOfItsAccessory() {
+        var world = SimulatedBluetooth([], isBondedOnly: true)
+        world.send(.radio(.on))
+        let wired = LocalDeviceFacts.keys("/dev/input/event9", accessory: "remotes")
+        world.send(.local(.added(wired)))
+        let remotes = remotes(accessory: "remotes")
+        for remote in remotes {
+            world.add(remote.device)
+            world.send(.local(.added(remote.keys)))
+        }
+        world.change(remotes[1].device.id) { $0.isPaired = false }
+        #expect(world.status("remotes")?.problem?.contains("not bonded") == true)
+        world.key(remotes[1].keys, f13, true)
+        world.key(remotes[1].keys, f13, false)
+        #expect(world.intents.isEmpty)
+        for keys in [wired, remotes[0].keys] {
+            world.key(keys, f13, true)
+            world.key(keys, f13, false)
+        }
+        #expect(world.intents.count == 4)
+        world.key(remotes[0].keys, f13, true)
+        world.change(remotes[0].device.id) { $0.isPaired = false }
+        #expect(world.intents.count == 6 && world.intents.last == "ended remotes/ptt disconnected")
+    }
+
     @Test func aSerialPortThatIsUnpluggedReleasesThoughAnotherOfItsAccessoryStays() {
         func port(_ node: String) -> LocalDeviceFacts {
             LocalDeviceFacts(

@@ -80,7 +80,6 @@ struct PassiveLink: AccessoryLink {
     init(problem: String? = nil) { self.problem = problem }
 
     mutating func handle(_ event: AccessoryLinkEvent, at now: Instant) -> [AccessoryLinkAction] {
-        let wasThere = radio == .on && device?.isReachable == true
         switch event {
         case .radio(let state):
             // At a start the devices are told before there is Bluetooth.
@@ -89,12 +88,6 @@ struct PassiveLink: AccessoryLink {
         case .device(let facts): device = facts
         case .autoConnect, .completed, .streamClosed, .streamOffered, .ask, .deadline: break
         }
-        guard wasThere, radio != .on || device?.isReachable != true else { return [] }
-        // The kernel keeps the input device of a HID-over-GATT button, and its keys as they were, when the link is lost.
-        switch radio {
-        case .on: return [.lost(device == nil ? .removed : .disconnected)]
-        case .off: return [.lost(.adapterOff)]
-        case .noService: return [.lost(.bluetoothStopped)]
-        }
+        return []
     }
 }

@@ -142,7 +142,10 @@ struct AccessoriesStateMachine: Sendable {
             guard let due = nextDeadline, due <= now else { return actions }
             deadline(at: now)
 
-        case .bluetooth(let report): bluetooth(report, at: now)
+        case .bluetooth(let report):
+            let before = wirelessLocals
+            bluetooth(report, at: now)
+            releaseUnheard(before, at: now)
         case .local(let report): local(report, at: now)
         case .completed(let command, let failure): completed(command, failure, at: now)
         case .transmissionEnded:
@@ -215,12 +218,9 @@ struct AccessoriesStateMachine: Sendable {
         controls(id, .value(input: 0, bytes: bytes), at: now)
     }
 
-    /// The accessory that a local device belongs to, if its keys count. Wired devices need no bond; those that came by Bluetooth may.
+    /// The accessory that a local device belongs to, if its keys count.
     private func owner(ofHeard device: LocalDeviceID) -> AccessoryID? {
-        guard let id = registry.owner(of: device), let accessory = accessories[id] else { return nil }
-        let isBarred =
-            registry.local(device)?.address != nil && accessory.configuration.bars(accessory.link.device)
-        return isBarred ? nil : id
+        registry.local(device).map(isBarred) == false ? registry.owner(of: device) : nil
     }
 
     private mutating func controls(
@@ -397,16 +397,12 @@ struct AccessoriesStateMachine: Sendable {
 
     private mutating func localAdded(_ facts: LocalDeviceFacts, at now: Instant) {
         // An installer has tagged it: it is an accessory, whether it is configured or not.
-        let id =
-            registry.owner(of: facts.id) ?? owner(of: facts)
-            ?? (facts.id == .mediaPlayer ? .mediaPlayer : AccessoryID(facts.accessoryName ?? facts.name))
+        let id = registry.owner(of: facts.id) ?? owner(of: facts) ?? newID(of: facts)
         if accessories[id] == nil {
             guard order.count < Self.accessoriesMax else {
                 return actions.append(.note(id, "not used: \(Self.accessoriesMax) accessories are the limit"))
             }
-            let configuration = AccessoryConfiguration(
-                id: id, address: facts.address, isBondedOnly: isBondedOnly && facts.address != nil)
-            add(configuration, isAutomatic: true)
+            add(AccessoryConfiguration(id: id, address: facts.address, isBondedOnly: isBondedOnly), isAutomatic: true)
         }
         registry.assign(facts.id, to: id)
         if let accessory = accessories[id], accessory.kind != .passive(problem: nil) {
@@ -433,21 +429,42 @@ struct AccessoriesStateMachine: Sendable {
         return order.first { accessories[$0]?.hasName(of: facts, isLocal: registry.isLocal($0)) == true }
     }
 
+    /// The name of the accessory that a local device is, if it is nobody's.
+    private func newID(of facts: LocalDeviceFacts) -> AccessoryID {
+        if facts.id == .mediaPlayer { return .mediaPlayer }
+        if let name = facts.accessoryName { return AccessoryID(name) }
+        let id = AccessoryID(facts.name)
+        // Another one of its kind, which has the name already.
+        if let address = facts.address, let other = accessories[id]?.configuration.address,
+            address.uppercased() != other
+        {
+            return AccessoryID(address)
+        }
+        return id
+    }
+
     private mutating func localRemoved(_ device: LocalDeviceID, at now: Instant) {
         let (facts, owner) = registry.remove(device)
-        guard let id = owner, let accessory = accessories[id] else { return }
+        guard let facts, let id = owner, let accessory = accessories[id] else { return }
         if seededFault("a-device-that-is-gone-releases-nothing") { return }
-        // Which of its ports told what is not kept: with one of them everything comes up.
-        if facts?.isSerialPort == true { release(id, .unplugged, at: now) }
-        for code in presses.lose(device, of: id) {
-            controls(id, .key(code: code, isDown: false), .unplugged, at: now)
-        }
+        release(facts, of: id, .unplugged, at: now)
         guard !registry.isLocal(id) else { return readLocal(id, at: now) }
-        release(id, .unplugged, at: now)
         accessories[id]?.localProblem = nil
         // What else the device offers counts again.
         accessories[id]?.judgeAgain()
         if accessory.isAutomatic, accessory.link.device == nil { remove(id, at: now) }
+    }
+
+    /// What a local device holds comes up; everything of its accessory, if no other device is left that could end it.
+    private mutating func release(
+        _ facts: LocalDeviceFacts, of id: AccessoryID, _ reason: AccessoryRelease, at now: Instant
+    ) {
+        let isLast = !registry.localDevices(of: id).contains { $0.id != facts.id && isLinked($0) && !isBarred($0) }
+        // Which of its ports told what is not kept: with one of them everything comes up.
+        guard !isLast, !facts.isSerialPort else { return release(id, reason, at: now) }
+        for code in presses.lose(facts.id, of: id) {
+            controls(id, .key(code: code, isDown: false), reason, at: now)
+        }
     }
 
     /// Chooses the profile by which the local devices of an accessory are read, or says what is missing.
@@ -470,6 +487,51 @@ struct AccessoriesStateMachine: Sendable {
         if let found { return use(found, for: id, at: now) }
         release(id, .disconnected, at: now)
         presses.forgetControls(of: id)
+    }
+
+    // MARK: Local devices that came by Bluetooth
+
+    /// A local device that came by Bluetooth, before an event.
+    private struct WirelessLocal {
+        let facts: LocalDeviceFacts
+        let isLinked: Bool
+        let isBarred: Bool
+    }
+
+    private var wirelessLocals: [WirelessLocal] {
+        registry.wirelessLocals.map { WirelessLocal(facts: $0, isLinked: isLinked($0), isBarred: isBarred($0)) }
+    }
+
+    /// Whether a local device is connected. The kernel keeps the node of a HID-over-GATT button, and its keys as they were, when the
+    /// link is lost.
+    private func isLinked(_ facts: LocalDeviceFacts) -> Bool {
+        guard let address = facts.address else { return true }
+        return radio == .on && registry.device(address: address)?.isReachable == true
+    }
+
+    /// Whether the keys of a local device do not count, for want of a bond. Wired devices need none.
+    private func isBarred(_ facts: LocalDeviceFacts) -> Bool {
+        guard let address = facts.address, let id = registry.owner(of: facts.id),
+            accessories[id]?.configuration.isBondedOnly == true
+        else { return false }
+        return registry.device(address: address)?.isBonded != true
+    }
+
+    /// What is held by local devices whose link, or bond, was there before and is not any more comes up.
+    private mutating func releaseUnheard(_ before: [WirelessLocal], at now: Instant) {
+        for local in before {
+            let isLost = local.isLinked && !isLinked(local.facts) || !local.isBarred && isBarred(local.facts)
+            guard isLost, let address = local.facts.address, let id = registry.owner(of: local.facts.id) else {
+                continue
+            }
+            let reason: AccessoryRelease =
+                switch radio {
+                case .noService: .bluetoothStopped
+                case .off: .adapterOff
+                case .on: registry.device(address: address) == nil ? .removed : .disconnected
+                }
+            release(local.facts, of: id, reason, at: now)
+        }
     }
 
     // MARK: Accessories
@@ -565,8 +627,6 @@ struct AccessoriesStateMachine: Sendable {
                 release(id, reason, at: now)
             }
         }
-        // It is not heard any more, not even when it is let go.
-        if presses.isDown(id), condition(of: id)?.isLocalBarred == true { release(id, .disconnected, at: now) }
         serve(id, at: now)
     }
 
@@ -650,9 +710,11 @@ struct AccessoriesStateMachine: Sendable {
 
     private func condition(of id: AccessoryID) -> AccessoryCondition? {
         guard let accessory = accessories[id] else { return nil }
+        let locals = registry.localDevices(of: id)
         return AccessoryCondition(
             accessory: accessory, controls: presses.controls(of: id), battery: presses.battery(of: id),
-            isHeld: presses.isHeld(by: id), locals: registry.localDevices(of: id), library: library, radio: radio,
+            isHeld: presses.isHeld(by: id), locals: locals, isLocalBarred: locals.contains(where: isBarred),
+            library: library, radio: radio,
             lostCarrier: accessory.carrier.flatMap { carriers.isLost($0) ? $0 : nil },
             floodRate: accessory.link.device.flatMap { registry.flood(of: $0.id) })
     }

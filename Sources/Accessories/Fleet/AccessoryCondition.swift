@@ -11,6 +11,8 @@ struct AccessoryCondition {
     let isHeld: Bool
     /// Its local devices.
     let locals: [LocalDeviceFacts]
+    /// The keys of one of them came by Bluetooth, and it is not bonded though it has to be.
+    let isLocalBarred: Bool
     let library: ProfileLibrary
     let radio: RadioState
     /// The service that carries its presses, when that hangs.
@@ -28,9 +30,6 @@ struct AccessoryCondition {
     static func floodProblem(_ rate: Int) -> String {
         "it sends \(rate) values a second, of which only the newest are looked at: switch it off, or have it repaired"
     }
-
-    /// Its keys came by Bluetooth, and it is not bonded though it has to be. Wired devices need no bond.
-    var isLocalBarred: Bool { locals.contains { $0.address != nil } && configuration.bars(link.device) }
 
     var status: AccessoryStatus {
         let profile = profile

@@ -38,8 +38,11 @@ struct DeviceRegistry: Sendable {
     /// Those that belong to no accessory, in a fixed order.
     var unowned: [DeviceFacts] { devices.values.filter { owners[$0.id] == nil }.sorted { $0.id < $1.id } }
 
+    /// The device with this address. Where several adapters know one, it is the one that is connected, else the first.
     func device(address: String) -> DeviceFacts? {
-        devices.values.first { $0.address.uppercased() == address.uppercased() }
+        let address = address.uppercased()
+        let known = devices.values.filter { $0.address.uppercased() == address }.sorted { $0.id < $1.id }
+        return known.first(where: \.isReachable) ?? known.first
     }
 
     func owner(of device: DeviceIdentifier) -> AccessoryID? { owners[device] }
@@ -105,6 +108,9 @@ struct DeviceRegistry: Sendable {
     func localDevices(of id: AccessoryID) -> [LocalDeviceFacts] {
         localDevices.values.filter { localOwners[$0.id] == id }.sorted { $0.id < $1.id }
     }
+
+    /// Those that came by Bluetooth.
+    var wirelessLocals: [LocalDeviceFacts] { localDevices.values.filter { $0.address != nil }.sorted { $0.id < $1.id } }
 
     func isLocal(_ id: AccessoryID) -> Bool { localOwners.values.contains(id) }
 

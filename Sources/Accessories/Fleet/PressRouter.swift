@@ -58,9 +58,6 @@ struct PressRouter: Sendable {
     /// The accessory's controls; nil until it has a profile.
     func controls(of id: AccessoryID) -> ControlsStateMachine? { entries[id]?.controls }
 
-    /// A control of the accessory is down.
-    func isDown(_ id: AccessoryID) -> Bool { entries[id]?.controls?.isDown == true }
-
     /// Something goes on that only the accessory itself can end.
     func needsHearing(_ id: AccessoryID) -> Bool { entries[id]?.controls?.needsHearing == true }
 
