@@ -15,12 +15,15 @@ extension AccessorySetup {
     ) {
         try check(addition)
         let names = takenNames
-        let machine = AddStateMachine(addition, library: library, at: .now) { device in
+        var wanted = addition
+        wanted.isBondedOnly = addition.isBondedOnly || isBondedOnly
+        let machine = AddStateMachine(wanted, library: library, at: .now) { device in
             AccessoryNames.unique(AccessoryNames.name(from: device.name, fallback: "button")) { names.contains($0) }
         }
         let result = await withCheckedContinuation { continuation in
             let scans = service.assumeIsolated { $0.scans.count }
-            additions[addition.address] = Addition(machine: machine, scansBefore: scans, answer: continuation)
+            additions[addition.address] = Addition(
+                machine: machine, isBondedOnly: addition.isBondedOnly, scansBefore: scans, answer: continuation)
             carryOut(machine.firstActions, of: addition.address)
             observeAsNeeded()
             guard radio == .on else { return finish(addition.address, .failure(noRadio)) }
@@ -137,8 +140,10 @@ extension AccessorySetup {
                     let failure = await service.perform(command)
                     add(address, .completed(command, failure))
                 }
-            case .save(let configuration):
-                Task {
+            case .save(var configuration):
+                // What pttd.toml asks for is kept there, and may be different at the next start.
+                configuration.isBondedOnly = additions[address]?.isBondedOnly ?? configuration.isBondedOnly
+                Task { [configuration] in
                     do throws(AccessoryError) {
                         try await edit { $0.accessories.append(configuration) }
                         add(address, .saved(nil))

@@ -43,9 +43,15 @@ extension AccessorySetup {
         try await change(status) { $0.gesture = gesture }
     }
 
-    /// Says whether an accessory has to be bonded.
+    /// Says whether an accessory has to be bonded. Where pttd.toml asks for a bond of all, only that exempts one.
     public func setBondedOnly(_ isBondedOnly: Bool, of id: AccessoryID) async throws(AccessoryError) {
         let status = try status(of: id)
+        if !isBondedOnly, self.isBondedOnly, configured[id] == nil {
+            throw AccessoryError(
+                .refused,
+                "[accessories] of pttd.toml asks for a bond of all accessories: exempt '\(id)' there, by an [accessory.NAME] with its "
+                    + "address and bonded-only = false")
+        }
         if isBondedOnly, let profile = status.profileID.flatMap({ library[$0] }), profile.bonding == .never {
             throw AccessoryError(
                 .refused, "'\(id)' (\(profile.title)) cannot be bonded, and so would never be used")
@@ -75,7 +81,7 @@ extension AccessorySetup {
                 guard origin != .added || contents.accessories.contains(where: { $0.id == status.id }) else {
                     throw .unknown(status.id)
                 }
-                return contents.change(status, isBondedOnly: isBondedOnly, body)
+                return contents.change(status, body).used(isBondedOnly: isBondedOnly)
             }
             var change = contents.changes[status.id] ?? AccessoryStore.Change()
             body(&change)
@@ -115,18 +121,18 @@ extension AccessoryStore.Contents {
     ///
     /// - Returns: The accessory after the change.
     fileprivate mutating func change(
-        _ status: AccessoryStatus, isBondedOnly: Bool, _ body: (inout AccessoryStore.Change) -> Void
+        _ status: AccessoryStatus, _ body: (inout AccessoryStore.Change) -> Void
     ) -> AccessoryConfiguration {
         let index = accessories.firstIndex { $0.id == status.id }
         var accessory =
             index.map { accessories[$0] }
             ?? AccessoryConfiguration(
                 id: status.id, address: status.address.isEmpty ? nil : status.address,
-                profileID: status.address.isEmpty ? status.profileID : nil, isBondedOnly: isBondedOnly)
+                profileID: status.address.isEmpty ? status.profileID : nil)
         var change = AccessoryStore.Change(accessory)
         body(&change)
         accessory.gesture = change.gesture
-        accessory.isBondedOnly = change.isBondedOnly ?? isBondedOnly
+        accessory.isBondedOnly = change.isBondedOnly ?? false
         accessory.bindings = change.bindings
         accessory.profileID = change.profileID
         if let index { accessories[index] = accessory } else { accessories.append(accessory) }

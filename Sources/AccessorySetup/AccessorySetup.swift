@@ -43,6 +43,8 @@ public actor AccessorySetup {
     struct Addition {
         var machine: AddStateMachine
         var isScanning = false
+        /// Whether the person asks for a bond, and not only pttd.toml.
+        let isBondedOnly: Bool
         /// How many scans there had been when it began.
         let scansBefore: Int
         let answer: CheckedContinuation<Result<[String], AccessoryError>, Never>
@@ -55,6 +57,7 @@ public actor AccessorySetup {
     let logger: Logger
     let handler: @Sendable (AccessorySetupEvent) -> Void
     let allowsCommands: Bool
+    /// pttd.toml asks for a bond of all accessories.
     let isBondedOnly: Bool
     let configured: [AccessoryID: AccessoryConfiguration]
     /// What is on the disk.

@@ -48,6 +48,7 @@ public struct AccessoryStore: Sendable {
 
     /// What the file says.
     struct Contents: Equatable, Sendable {
+        /// As people added and changed them. `AccessoryConfiguration.used` makes of each what the service is to use.
         var accessories: [AccessoryConfiguration] = []
         var changes: [AccessoryID: Change] = [:]
     }
@@ -77,8 +78,7 @@ public struct AccessoryStore: Sendable {
     public func restore(_ settings: AccessorySettings) -> RestoredAccessories {
         var restored = RestoredAccessories(settings: settings)
         restored.problems = readProfiles(into: &restored.settings.library)
-        let (contents, problem) = load(
-            isBondedOnly: settings.isBondedOnly, allowsCommands: settings.allowsCommands)
+        let (contents, problem) = load(allowsCommands: settings.allowsCommands)
         if let problem { restored.problems.append(problem) }
         restored.contents = contents
         for accessory in settings.accessories { restored.configured[accessory.id] = accessory }
@@ -93,22 +93,19 @@ public struct AccessoryStore: Sendable {
             if isTaken {
                 restored.problems.append("accessory '\(accessory.id)' of \(path) is not used: pttd.toml has it")
             } else {
-                restored.settings.accessories.append(accessory)
+                restored.settings.accessories.append(accessory.used(isBondedOnly: settings.isBondedOnly))
             }
         }
         return restored
     }
 
-    func load(
-        isBondedOnly: Bool = false, allowsCommands: Bool = false
-    ) -> (contents: Contents, problem: String?) {
+    func load(allowsCommands: Bool = false) -> (contents: Contents, problem: String?) {
         do throws(SettingsError) {
             let contents = try SettingsFile.read(path: path) { root in
                 var contents = Contents()
                 let count = AccessorySettings.accessoriesMax
                 for (name, table) in root.namedTables("accessory", countMax: count) {
-                    contents.accessories.append(
-                        Self.accessory(name, table, isBondedOnly: isBondedOnly, allowsCommands: allowsCommands))
+                    contents.accessories.append(Self.accessory(name, table, allowsCommands: allowsCommands))
                 }
                 for (name, table) in root.namedTables("change", countMax: count) {
                     contents.changes[AccessoryID(name)] = Change(settings: table, allowsCommands: allowsCommands)
@@ -124,13 +121,13 @@ public struct AccessoryStore: Sendable {
 
     /// Whether its profile is there is not asked here: without it the accessory says so, and the others are not lost.
     private static func accessory(
-        _ name: String, _ table: SettingsTable, isBondedOnly: Bool, allowsCommands: Bool
+        _ name: String, _ table: SettingsTable, allowsCommands: Bool
     ) -> AccessoryConfiguration {
         let change = Change(settings: table, allowsCommands: allowsCommands)
         return AccessoryConfiguration(
             id: AccessoryID(name), address: table.optional("address", .bluetoothAddress),
             name: table.optional("name", .namePattern), profileID: change.profileID,
-            gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? isBondedOnly)
+            gesture: change.gesture, bindings: change.bindings, isBondedOnly: change.isBondedOnly ?? false)
     }
 
     private func readProfiles(into library: inout ProfileLibrary) -> [String] {
@@ -198,7 +195,8 @@ extension AccessoryStore.Change {
     /// What may be changed of an accessory, as it is.
     init(_ accessory: AccessoryConfiguration) {
         gesture = accessory.gesture
-        isBondedOnly = accessory.isBondedOnly
+        // A file of an earlier version says "false" of each accessory of which nobody has said anything.
+        isBondedOnly = accessory.isBondedOnly ? true : nil
         bindings = accessory.bindings
         profileID = accessory.profileID
     }
@@ -220,5 +218,16 @@ extension AccessoryStore.Change {
             if case .command = action, !allowsCommands { continue }
             bindings[control] = action
         }
+    }
+}
+
+extension AccessoryConfiguration {
+    /// An accessory that was added, as it is used.
+    ///
+    /// - Parameter isBondedOnly: Whether pttd.toml asks for a bond of all accessories. Who adds one cannot exempt it from that.
+    func used(isBondedOnly: Bool) -> AccessoryConfiguration {
+        var result = self
+        result.isBondedOnly = result.isBondedOnly || isBondedOnly
+        return result
     }
 }

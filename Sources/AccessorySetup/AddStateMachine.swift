@@ -171,7 +171,11 @@ struct AddStateMachine: Sendable {
         if let profile, profile.bonding == .never, addition.isBondedOnly || addition.pairs == true {
             return fail(
                 .refused,
-                "\(profile.title): such devices cannot be bonded; add it without bonded-only and without pairing")
+                "\(profile.title): such devices cannot be bonded; add it without bonded-only (also in [accessories] of pttd.toml) and "
+                    + "without pairing")
+        }
+        if addition.isBondedOnly, addition.pairs == false, !device.isPaired {
+            return fail(.refused, "it has to be bonded (bonded-only, perhaps of pttd.toml), so it has to be paired")
         }
         if let profile, profile.bonding == .required, addition.pairs == false {
             return fail(.refused, "\(profile.title): such devices work only when they are paired")

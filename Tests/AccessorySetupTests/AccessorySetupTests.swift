@@ -295,6 +295,45 @@ private func refusal(_ body: () async throws(AccessoryError) -> Void) async -> A
         }
     }
 
+    @Test func noAddedAccessoryIsExemptFromABondThatTheConfigurationAsksOfAll() async throws {
+        try await withScene { scene in
+            var daemon = try await scene.daemon()
+            try await bluetooth(daemon)
+            let id = try await daemon.setup.add(AccessoryAddition(address: "C4:00:00:00:00:01")).id
+            try await daemon.setup.bind(.ptt, to: .emergency, of: id)
+            await daemon.stop()
+
+            daemon = try await scene.daemon(AccessorySettings(isBondedOnly: true))
+            try await bluetooth(daemon)
+            await #expect(daemon.service.configurations.map(\.isBondedOnly) == [true])
+            try await daemon.setup.setGesture(.toggle, of: id)
+            await #expect(daemon.service.configurations.map(\.isBondedOnly) == [true])
+            let setup = daemon.setup
+            #expect(
+                await refusal { () throws(AccessoryError) in try await setup.setBondedOnly(false, of: id) }?.code
+                    == .refused)
+            await daemon.stop()
+
+            daemon = try await scene.daemon()
+            await #expect(daemon.service.configurations.map(\.isBondedOnly) == [false])
+            await daemon.stop()
+        }
+    }
+
+    @Test func whatCannotBeBondedIsNotAddedWhereTheConfigurationAsksForBonds() async throws {
+        try await withScene { scene in
+            let daemon = try await scene.daemon(AccessorySettings(isBondedOnly: true))
+            try await bluetooth(daemon)
+            let setup = daemon.setup
+            #expect(
+                await refusal { () throws(AccessoryError) in
+                    _ = try await setup.add(AccessoryAddition(address: "C4:00:00:00:00:01"))
+                }?.code == .refused)
+            await #expect(daemon.service.statuses.isEmpty)
+            await daemon.stop()
+        }
+    }
+
     @Test func changesThatWaitForTheDiskKeepTheirOrderAndHoldUpNothing() async throws {
         try await withScene { scene in
             let vest = AccessoryID("vest")

@@ -56,6 +56,20 @@ func fileExists(_ path: String) -> Bool { AtomicFile.exists(path) }
         #expect(restored.problems.count == 2)
     }
 
+    /// An earlier version wrote "false" of each accessory of which nobody had said anything.
+    @Test(arguments: ["", "bonded-only = false\n"])
+    func anAddedAccessoryHasToBeBondedWhereTheConfigurationAsksForThat(line: String) throws {
+        let state = try StateDirectory()
+        let store = AccessoryStore(directory: state.path)
+        try AtomicFile.write(Array("[accessory.vest]\naddress = \"C4:00:00:00:00:01\"\n\(line)".utf8), to: store.path)
+        let restored = store.restore(AccessorySettings(isBondedOnly: true))
+        #expect(restored.problems.isEmpty)
+        #expect(restored.settings.accessories.map(\.isBondedOnly) == [true])
+        // It is not kept, so that it ends with the configuration's word.
+        try store.save(restored.contents)
+        #expect(store.restore(AccessorySettings()).settings.accessories.map(\.isBondedOnly) == [false])
+    }
+
     @Test func aDamagedFileIsSetAsideAndTheStartGoesOn() throws {
         var random = SeededGenerator()
         let state = try StateDirectory()

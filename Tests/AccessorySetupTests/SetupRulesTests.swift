@@ -167,6 +167,14 @@ private let library = ProfileLibrary.load(directory: nil).library
         #expect(failure(actions)?.code == .pairingFailed)
     }
 
+    @Test func whatHasToBeBondedIsNotAddedWithoutPairing() {
+        let facts = device(1, name: "APTT00001")
+        var add = machine(AccessoryAddition(address: facts.address, isBondedOnly: true, pairs: false))
+        let actions = add.handle(.device(facts), at: .zero)
+        #expect(failure(actions)?.code == .refused)
+        #expect(!actions.contains(.command(.pair(device: facts.id))))
+    }
+
     @Test func anInputDeviceIsPairedTrustedAndItsRuleIsInTheNotes() {
         let facts = device(1, name: "Clicker", services: ["1812"])
         var add = machine(AccessoryAddition(address: facts.address))
