@@ -266,8 +266,11 @@ export class App {
   }
 
   #isOver(event) {
-    this.key.burstEnded();
-    this.headset?.talking(false);
+    // The talk key that is held, or was toggled, is that of the burst which follows.
+    if (!event.isFollowed) {
+      this.key.burstEnded();
+      this.headset?.talking(false);
+    }
     this.microphoneLevel = 0;
     this.emergency.isOver(event);
   }

@@ -7,8 +7,8 @@ const openTimeout = 1500;
 const quietEnds = new Set(["completed", "emergency", "hidden"]);
 
 /**
- * Tells { is: "talking", burst, since } when the microphone delivers, { is: "over", burst, reason } once, { is: "silent" } and
- * { is: "level", peak }.
+ * Tells { is: "talking", burst } when the microphone delivers, { is: "over", burst, reason, isFollowed } once, { is: "silent" } and
+ * { is: "level", peak }. isFollowed: the burst of another press begins at once.
  */
 export class Talker {
   #count = 0;
@@ -171,7 +171,7 @@ export class Talker {
     else if (reason === "completed" && current.hasGoneAhead && !next) this.tone("end");
     this.tell({
       is: "over", burst: current.id, reason, cause: current.reasons.at(-1)?.cause, sent: current.sent, priority: current.priority,
-      wasHeld: !current.isReleased,
+      wasHeld: !current.isReleased, isFollowed: next !== null,
     });
     if (next) this.#begin(next.sessions, next.options);
   }

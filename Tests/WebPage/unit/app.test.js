@@ -1,0 +1,89 @@
+// The page's parts together, without a browser and without a relay: presses in, bursts and what is shown out.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { App } from "../../../Sources/RelayWeb/Page/app.js";
+import { parseInvitation } from "../../../Sources/RelayWeb/Page/invitation.js";
+import { Session } from "../../../Sources/RelayWeb/Page/session.js";
+
+// A browser in which everything works at once.
+class SoundNode {
+  port = { postMessage() {} };
+  connect() {}
+  disconnect() {}
+}
+const track = { muted: false, addEventListener() {}, stop() {} };
+const browser = {
+  location: { protocol: "https:", host: "relay.example" },
+  requestAnimationFrame() {},
+  AudioContext: class {
+    audioWorklet = { async addModule() {} };
+    async resume() {}
+    createMediaStreamSource() { return new SoundNode(); }
+  },
+  AudioWorkletNode: SoundNode,
+  AudioEncoder: class {
+    static async isConfigSupported() { return { supported: true }; }
+    state = "configured";
+    constructor(parts) { Object.assign(this, parts); }
+    configure() {}
+    encode() { this.output({ byteLength: 1, copyTo() {} }); }
+    async flush() {}
+    close() { this.state = "closed"; }
+  },
+  AudioData: class { close() {} },
+  navigator: { mediaDevices: { getUserMedia: async () => ({ getAudioTracks: () => [track], getTracks: () => [track] }) } },
+};
+for (const [name, value] of Object.entries(browser)) Object.defineProperty(globalThis, name, { configurable: true, value });
+
+// A test is the relay: it tells what a session would.
+Object.assign(Session.prototype, { start() {}, stop() {}, frame() {} });
+Session.prototype.begin = function (burst) { (this.begun ??= []).push(burst); };
+Session.prototype.end = function () { (this.given ??= []).push("end"); };
+Session.prototype.abort = function (reason) { (this.given ??= []).push(reason); };
+
+const link = name => `relay.example:4433/${name}?channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0f&token=AAECAwQFBgcICQoLDA0ODw&pin=${"A".repeat(43)}`;
+
+/** A page on one channel, with a microphone that works. */
+async function page() {
+  const app = new App({ identity: {}, name: "Ann" });
+  app.join([parseInvitation(link("Radio"))]);
+  const [channel] = app.channels, { session } = channel;
+  session.tell({ is: "link", state: "ready", problem: null, retryAt: Infinity });
+  await app.openMicrophone();
+  return {
+    app, channel, session,
+    get begun() { return session.begun ?? []; },
+    get state() { return channel.state(performance.now()); },
+    granted: burst => session.tell({ is: "uplink", what: "granted", burst, limit: 0 }),
+    ended: (burst, reason = "completed") => session.tell({ is: "uplink", what: "ended", burst, reason, sent: 0 }),
+    words: (count = 3) => {
+      for (let index = 0; index < count; index++) app.talker.block({ samples: new Float32Array(480).fill(0.1), captured: 0 });
+    },
+  };
+}
+
+/** The encoder gives out what it has; what is said is ready to be sent. */
+const flushed = () => new Promise(resolve => setTimeout(resolve, 5));
+
+test("a toggled press right after a toggled release can be ended", async () => {
+  for (const isHidden of [false, true]) {
+    const ann = await page();
+    ann.app.toggle("click");
+    ann.granted("burst 1");
+    ann.words();
+    ann.app.toggle("click");
+    ann.app.toggle("click");
+    await flushed();
+    ann.ended("burst 1");
+    assert.deepEqual(ann.begun, ["burst 1", "burst 2"]);
+    ann.granted("burst 2");
+    ann.words();
+    if (isHidden) ann.app.lostFocus();
+    else ann.app.toggle("click");
+    ann.words(30);
+    await flushed();
+    assert.deepEqual(ann.session.given, ["end", "end"]);
+    assert.deepEqual(ann.begun, ["burst 1", "burst 2"]);
+  }
+});
