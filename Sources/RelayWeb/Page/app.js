@@ -221,7 +221,7 @@ export class App {
     this.messages.stop();
     this.isSilent = false;
     for (const channel of channels) {
-      channel.began(priority);
+      channel.began(this.talker.nextBurst, priority);
       // What is still played of a burst that is over makes room; it can be heard again.
       if (!channel.isFullDuplex && channel.talkers.length === 0) this.#quiet(channel);
     }
@@ -270,6 +270,7 @@ export class App {
     if (!event.isFollowed) {
       this.key.burstEnded();
       this.headset?.talking(false);
+      for (const channel of this.channels) channel.over(event.burst);
     }
     this.microphoneLevel = 0;
     this.emergency.isOver(event);

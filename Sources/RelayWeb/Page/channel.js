@@ -10,7 +10,7 @@ export class Channel {
   isMuted = false;
   isSelected = true;
   link = { state: "stopped", problem: null, retryAt: Infinity };
-  /** This end's burst here: { phase: asking | queued | talking, since, position, isEmergency } */
+  /** This end's burst here, the one begun last: { burst, phase: asking | queued | talking, since, position, isEmergency } */
   own = null;
   notice = null;
   /** Bursts that are heard or still to be heard, by name. */
@@ -54,10 +54,14 @@ export class Channel {
 
   notify(key, values = {}) { this.notice = { key, values, until: performance.now() + noticeTime }; }
 
-  began(priority) {
+  began(burst, priority) {
     this.notice = null;
-    this.own = { phase: "asking", since: performance.now(), position: 0, isEmergency: priority === emergencyPriority };
+    this.loss = 0;
+    this.own = { burst, phase: "asking", since: performance.now(), position: 0, isEmergency: priority === emergencyPriority };
   }
+
+  /** Also of a burst that was never asked for. */
+  over(burst) { if (this.own?.burst === burst) this.own = null; }
 
   #told(event) {
     switch (event.is) {
@@ -78,13 +82,14 @@ export class Channel {
   }
 
   #uplink(event) {
-    if (event.what === "granted" && this.own) {
+    // Of an earlier burst, which still ends while the next one is said.
+    if (this.own?.burst !== event.burst) return;
+    if (event.what === "granted") {
       Object.assign(this.own, { phase: "talking", since: performance.now(), limit: event.limit });
-    } else if (event.what === "queued" && this.own) {
+    } else if (event.what === "queued") {
       Object.assign(this.own, { phase: "queued", position: event.position });
     } else if (event.what === "ended") {
       this.own = null;
-      this.loss = 0;
       const key = event.reason === "completed" ? null : refusalKey(event);
       const who = this.talkers[0]?.name;
       if (key) this.notify(key === "deny-taken" && who ? "deny-taken-by" : key, { name: who });

@@ -24,18 +24,21 @@ export class Talker {
 
   get isBusy() { return this.#current !== null; }
   get burst() { return this.#current?.id ?? null; }
+  /** The name of the burst that the next press makes. */
+  get nextBurst() { return `burst ${this.#count + 1}`; }
 
   /** @param options { priority, waits }; waits: somebody talks, so the go-ahead comes with the grant */
   press(sessions, options) {
     if (sessions.length === 0) return;
-    if (!this.#current) return this.#begin(sessions, options);
+    const next = { id: this.nextBurst, sessions, ...options };
+    this.#count++;
+    if (!this.#current) return this.#begin(next);
     // The tail of the last burst is cut, and what is said from here on is the next one's.
-    this.#next = { sessions, options };
+    this.#next = next;
     this.#finish();
   }
 
-  #begin(sessions, { priority = 0, waits = false }) {
-    const id = `burst ${++this.#count}`;
+  #begin({ id, sessions, priority = 0, waits = false }) {
     const current = {
       id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false, isFinishing: false,
       hasGoneAhead: false, isGranted: false, delivers: false, reasons: [], sent: 0,
@@ -87,9 +90,18 @@ export class Talker {
     this.tell({ is: "talking", burst: current.id });
   }
 
+  /** A press was let go before its burst began. */
+  #dropNext(reason) {
+    const next = this.#next;
+    if (!next) return;
+    this.#next = null;
+    this.microphone.want(false);
+    this.tell({ is: "over", burst: next.id, reason, sent: 0, priority: next.priority, wasHeld: false, isFollowed: false });
+  }
+
   release() {
     const current = this.#current;
-    this.#next = null;
+    this.#dropNext("completed");
     if (!current || current.isReleased) return;
     current.isReleased = true;
     if (current.blocks === 0 || this.#isQueued(current)) return this.#finish();
@@ -101,7 +113,7 @@ export class Talker {
   /** Ends at once, and what is not sent is erased. */
   stop(reason) {
     const current = this.#current;
-    this.#next = null;
+    this.#dropNext(reason);
     if (!current) return;
     for (const session of [...current.sessions]) session.abort(reason);
     if (this.#current === current) this.#over(reason);
@@ -173,7 +185,7 @@ export class Talker {
       is: "over", burst: current.id, reason, cause: current.reasons.at(-1)?.cause, sent: current.sent, priority: current.priority,
       wasHeld: !current.isReleased, isFollowed: next !== null,
     });
-    if (next) this.#begin(next.sessions, next.options);
+    if (next) this.#begin(next);
   }
 }
 

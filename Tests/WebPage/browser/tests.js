@@ -140,6 +140,21 @@ addForChromium("a cancelled touch lets go, and a screen reader's click begins an
   await world.state(ann, "idle");
 }, { needsOwnRelay: false });
 
+add("of three quick clicks of a screen reader the last one talks, and can be ended", async world => {
+  const channel = world.channel();
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.listen(channel, "Bob")]);
+  const click = "document.querySelector('.channel .talk').click()";
+  const hide = "Object.defineProperty(document, 'visibilityState', { value: 'hidden', configurable: true }), document.dispatchEvent(new Event('visibilitychange'))";
+  for (const end of [click, hide]) {
+    await ann.value(`(${click}, ${click}, ${click})`);
+    await world.state(bob, "hearing");
+    await world.state(ann, "talking");
+    await ann.value(end);
+    await world.state(ann, "idle");
+    await world.state(bob, "idle");
+  }
+}, false);
+
 add("names with script in them stay text", async world => {
   const channel = world.channel(script);
   const ann = await world.join(channel, "Ann");

@@ -66,6 +66,39 @@ async function page() {
 /** The encoder gives out what it has; what is said is ready to be sent. */
 const flushed = () => new Promise(resolve => setTimeout(resolve, 5));
 
+test("what still comes of a burst says nothing about the one after it", async () => {
+  const ann = await page(), { channel } = ann;
+  channel.began("burst 1", 0);
+  ann.granted("burst 1");
+  assert.equal(ann.state, "talking");
+  channel.began("burst 2", 0);
+  ann.granted("burst 1");
+  assert.equal(ann.state, "asking");
+  ann.ended("burst 1");
+  assert.equal(ann.state, "asking");
+  ann.granted("burst 2");
+  assert.equal(ann.state, "talking");
+  ann.ended("burst 2");
+  assert.equal(ann.state, "idle");
+});
+
+test("a press whose burst never begins is over", async () => {
+  const ann = await page();
+  ann.app.down("space");
+  ann.words();
+  ann.app.up("space");
+  ann.app.down("space");
+  assert.equal(ann.state, "asking");
+  ann.app.up("space");
+  await flushed();
+  ann.ended("burst 1");
+  assert.equal(ann.state, "idle");
+  ann.app.talker.makeEncoder = () => { throw new Error("no more encoders"); };
+  ann.app.down("space");
+  assert.equal(ann.state, "idle");
+  assert.deepEqual(ann.begun, ["burst 1"]);
+});
+
 test("a toggled press right after a toggled release can be ended", async () => {
   for (const isHidden of [false, true]) {
     const ann = await page();
