@@ -33,15 +33,16 @@ export class Talker {
     const next = { id: this.nextBurst, sessions, ...options };
     this.#count++;
     if (!this.#current) return this.#begin(next);
-    // The tail of the last burst is cut, and what is said from here on is the next one's.
     this.#next = next;
-    this.#finish();
+    // What waits in the channel for its grant is all said. Otherwise the tail of the last burst is cut.
+    if (this.#current.hasEnded) this.#over("completed");
+    else this.#finish();
   }
 
   #begin({ id, sessions, priority = 0, waits = false }) {
     const current = {
       id, sessions: new Set(sessions), waiting: new Set(), priority, waits, blocks: 0, tail: Infinity, isReleased: false, isFinishing: false,
-      hasGoneAhead: false, isGranted: false, delivers: false, reasons: [], sent: 0,
+      hasEnded: false, hasGoneAhead: false, isGranted: false, delivers: false, reasons: [], sent: 0,
     };
     this.#current = current;
     this.#silence.begin();
@@ -165,6 +166,7 @@ export class Talker {
     await current.encoder?.finish();
     if (this.#current !== current) return;
     current.isReleased = true;
+    current.hasEnded = true;
     for (const session of [...current.sessions]) session.end();
     // What is held waits in the channel for its grant; the next press need not.
     if (this.#current === current && this.#next) this.#over("completed");

@@ -42,14 +42,14 @@ Session.prototype.begin = function (burst) { (this.begun ??= []).push(burst); };
 Session.prototype.end = function () { (this.given ??= []).push("end"); };
 Session.prototype.abort = function (reason) { (this.given ??= []).push(reason); };
 
-const link = name => `relay.example:4433/${name}?channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0f&token=AAECAwQFBgcICQoLDA0ODw&pin=${"A".repeat(43)}`;
+const link = index => `relay.example:4433/Radio?channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0${index}&token=AAECAwQFBgcICQoLDA0ODw&pin=${"A".repeat(43)}`;
 
-/** A page on one channel, with a microphone that works. */
-async function page() {
+/** A page on so many channels, with a microphone that works. What the test says, it says of the first channel. */
+async function page(count = 1) {
   const app = new App({ identity: {}, name: "Ann" });
-  app.join([parseInvitation(link("Radio"))]);
+  app.join(Array.from({ length: count }, (_, index) => parseInvitation(link(index))));
   const [channel] = app.channels, { session } = channel;
-  session.tell({ is: "link", state: "ready", problem: null, retryAt: Infinity });
+  for (const each of app.channels) each.session.tell({ is: "link", state: "ready", problem: null, retryAt: Infinity });
   await app.openMicrophone();
   return {
     app, channel, session,
@@ -97,6 +97,22 @@ test("a press whose burst never begins is over", async () => {
   ann.app.down("space");
   assert.equal(ann.state, "idle");
   assert.deepEqual(ann.begun, ["burst 1"]);
+});
+
+test("a burst that still waits for its grant is shown while another channel is talked to", async () => {
+  const ann = await page(2), [first, second] = ann.app.channels;
+  ann.app.down("space", first);
+  ann.words();
+  ann.app.up("space");
+  ann.words(20);
+  await flushed();
+  ann.app.down("space", second);
+  assert.deepEqual(second.session.begun, ["burst 2"]);
+  assert.equal(first.own?.burst, "burst 1");
+  ann.ended("burst 1");
+  assert.equal(first.own, null);
+  assert.equal(second.own?.burst, "burst 2");
+  ann.app.up("space");
 });
 
 test("a toggled press right after a toggled release can be ended", async () => {

@@ -383,6 +383,26 @@ test("a press within the tail is a burst of its own", async () => {
   assert.ok(made.wanted);
 });
 
+test("a press while the burst before it waits for its grant is recorded from its first word", async () => {
+  const made = talking(), session = made.session();
+  made.talker.press([session], {});
+  made.block(5);
+  made.talker.release();
+  made.block(20);
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.ok(!made.wanted);
+  session.calls.length = 0;
+  made.talker.press([session], {});
+  assert.deepEqual(session.calls, ["begin", "burst 2"]);
+  assert.ok(made.wanted);
+  made.talker.uplink(session, { what: "ended", burst: "burst 1", reason: "completed", sent: 25 });
+  made.block(3);
+  made.talker.release();
+  made.block(20);
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.deepEqual(session.calls.slice(2), [...Array(23).fill("frame"), "end"]);
+});
+
 test("a press right after one that was stopped is recorded and released, though the encoder before it is still busy", async () => {
   const made = talking(), session = made.session();
   let isDone;
