@@ -204,7 +204,8 @@ export class App {
 
   #press(target) {
     this.target = target;
-    if (!this.emergency.isActive) this.begin(0);
+    if (this.emergency.isActive) this.key.burstEnded();
+    else this.begin(0);
   }
 
   /** A burst on the channels of the target. */
@@ -215,6 +216,7 @@ export class App {
     if (channels.length === 0 || !this.canTalk) {
       this.player?.tone("deny");
       if (!this.canTalk) for (const channel of channels) channel.notify("no-microphone");
+      this.key.burstEnded();
       return this.changed();
     }
     this.context.resume();

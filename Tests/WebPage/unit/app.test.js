@@ -115,6 +115,23 @@ test("a burst that still waits for its grant is shown while another channel is t
   ann.app.up("space");
 });
 
+test("a toggled press after one that was refused talks", async () => {
+  const ann = await page();
+  ann.app.microphoneProblem = "muted";
+  ann.app.toggle("media");
+  assert.equal(ann.state, "refused");
+  await ann.app.openMicrophone();
+  ann.app.emergency.key.state = "active";
+  ann.app.toggle("media");
+  ann.app.emergency.clear();
+  assert.deepEqual(ann.begun, []);
+  ann.app.toggle("media");
+  assert.deepEqual(ann.begun, ["burst 1"]);
+  ann.app.toggle("media");
+  await flushed();
+  assert.deepEqual(ann.session.given, ["end"]);
+});
+
 test("a toggled press right after a toggled release can be ended", async () => {
   for (const isHidden of [false, true]) {
     const ann = await page();
