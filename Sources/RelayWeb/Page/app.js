@@ -251,8 +251,8 @@ export class App {
 
   /** The page lost the focus or is hidden: no release of a key or finger would come any more. */
   lostFocus() {
-    this.emergency.up();
-    if (this.key.lostFocus() === "release") this.release();
+    this.emergency.lostFocus();
+    this.#act(this.key.lostFocus());
     this.changed();
   }
 
@@ -290,7 +290,7 @@ export class App {
   }
 
   control({ control, isDown }) {
-    if (control === "emergency") return isDown ? this.emergency.down() : this.emergency.up();
-    return isDown ? this.down("bluetooth") : this.up("bluetooth");
+    const key = control === "emergency" ? this.emergency : this;
+    return isDown ? key.down("bluetooth") : key.up("bluetooth");
   }
 }

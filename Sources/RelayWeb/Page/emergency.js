@@ -15,14 +15,17 @@ export class EmergencyControl {
 
   get isActive() { return this.key.state === "active"; }
 
-  down(target = null) {
-    if (this.key.down(performance.now()) !== "holding") return;
+  down(holder, target = null) {
+    if (this.key.down(holder, performance.now()) !== "holding") return;
     this.target = target;
     this.#look();
   }
 
-  up() {
-    if (this.key.up() === "end") {
+  up(holder) { this.#letGo(this.key.up(holder)); }
+  lostFocus() { this.#letGo(this.key.lostFocus()); }
+
+  #letGo(what) {
+    if (what === "end") {
       this.retry.clear();
       this.app.release();
     }
@@ -30,7 +33,7 @@ export class EmergencyControl {
   }
 
   clear() {
-    this.key.up();
+    this.key.clear();
     this.retry.clear();
   }
 

@@ -43,14 +43,16 @@ export class TalkKey {
 
 const emergencyTimes = { hold: 1000, retryFor: 30000, retryEvery: 2000 };
 
-/** The emergency button: held for a second, so that a touch does nothing; then like a held talk key. */
+/** The emergency button: held for a second, so that a touch does nothing; then like a held talk key. Whoever holds it first lets go. */
 export class EmergencyKey {
   state = "idle";
+  #holder = null;
   #since = 0;
 
-  down(now) {
+  down(holder, now) {
     if (this.state !== "idle") return null;
     this.state = "holding";
+    this.#holder = holder;
     this.#since = now;
     return "holding";
   }
@@ -64,9 +66,15 @@ export class EmergencyKey {
     return "begin";
   }
 
-  up() {
+  up(holder) { return holder === this.#holder ? this.clear() : null; }
+
+  /** The page lost the focus or is hidden: no key-up will come. */
+  lostFocus() { return needsFocus(this.#holder) ? this.clear() : null; }
+
+  clear() {
     const was = this.state;
     this.state = "idle";
+    this.#holder = null;
     return was === "active" ? "end" : was === "holding" ? "cancelled" : null;
   }
 }

@@ -32,7 +32,9 @@ export function channelView({ words, app, channel, isCard }) {
 
   const emergency = h("button", { type: "button", class: "emergency" }, h("span", { class: "fill", "aria-hidden": "true" }),
     icon("warning"), h("span", { class: "emergency-words" }, h("span", { class: "emergency-label", text: words.say("emergency") }), h("small")));
-  makeHold(emergency, { down: () => app.emergency.down(target), up: () => app.emergency.up() }, "emergency");
+  makeHold(emergency, {
+    down: holder => app.emergency.down(holder, target), up: holder => app.emergency.up(holder),
+  }, `emergency-${channel.id}`);
 
   const mute = h("button", { type: "button", class: "round", onclick: () => app.setVolume(channel, channel.volume, !channel.isMuted) });
   const volume = h("input", {

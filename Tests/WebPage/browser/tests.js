@@ -555,6 +555,9 @@ addForChromium("a Bluetooth button with an emergency key asks for a second of it
   await button.tell(ann, 2);
   await world.state(ann, "talking");
   assert.equal(world.member("Ann", channel).got("floorRequest").at(-1).priority, 255);
+  await ann.value("window.dispatchEvent(new Event('blur'))");
+  await pause(300);
+  await world.state(ann, "talking");
   await button.tell(ann, 0);
   await world.state(ann, "idle");
 }, { isAlone: true });

@@ -47,6 +47,8 @@ const link = index => `relay.example:4433/Radio?channel=0f9b2c4e-1a2b-4c3d-8e4f-
 /** A page on so many channels, with a microphone that works. What the test says, it says of the first channel. */
 async function page(count = 1) {
   const app = new App({ identity: {}, name: "Ann" });
+  // A second passes at once.
+  app.emergency.key.down = function (holder) { return Object.getPrototypeOf(this).down.call(this, holder, -Infinity); };
   app.join(Array.from({ length: count }, (_, index) => parseInvitation(link(index))));
   const [channel] = app.channels, { session } = channel;
   for (const each of app.channels) each.session.tell({ is: "link", state: "ready", problem: null, retryAt: Infinity });
@@ -130,6 +132,26 @@ test("a toggled press after one that was refused talks", async () => {
   ann.app.toggle("media");
   await flushed();
   assert.deepEqual(ann.session.given, ["end"]);
+});
+
+test("an emergency of a Bluetooth button goes on without the focus, also where a key is held", async () => {
+  const ann = await page();
+  ann.app.control({ control: "emergency", isDown: true });
+  assert.deepEqual(ann.begun, ["burst 1"]);
+  ann.app.down("space");
+  ann.app.lostFocus();
+  ann.app.emergency.up("emergency-key");
+  assert.ok(ann.app.emergency.isActive);
+  ann.words(30);
+  await flushed();
+  assert.equal(ann.session.given, undefined);
+  ann.app.control({ control: "emergency", isDown: false });
+  ann.words(30);
+  await flushed();
+  assert.deepEqual(ann.session.given, ["end"]);
+  ann.app.emergency.down("emergency-pointer");
+  ann.app.lostFocus();
+  assert.ok(!ann.app.emergency.isActive);
 });
 
 test("a toggled press right after a toggled release can be ended", async () => {

@@ -331,14 +331,33 @@ test("a burst that the relay ended does not press again while the button stays d
 
 test("an emergency needs a second, and ends when its button is let go", () => {
   const key = new EmergencyKey();
-  key.down(0);
+  key.down("pointer", 0);
   assert.equal(key.due(999), null);
-  assert.equal(key.up(), "cancelled");
-  key.down(2000);
+  assert.equal(key.up("pointer"), "cancelled");
+  key.down("pointer", 2000);
   assert.equal(key.progress(2500), 0.5);
   assert.equal(key.due(3000), "begin");
   assert.equal(key.due(3001), null);
-  assert.equal(key.up(), "end");
+  assert.equal(key.up("pointer"), "end");
+});
+
+test("an emergency ends when its own button is let go, and one of a Bluetooth button goes on without the focus", () => {
+  const key = new EmergencyKey();
+  for (const state of ["holding", "active"]) {
+    key.down("bluetooth", 0);
+    if (state === "active") key.due(1000);
+    assert.equal(key.down("pointer", 1500), null);
+    assert.equal(key.up("pointer"), null);
+    assert.equal(key.lostFocus(), null);
+    assert.equal(key.state, state);
+    assert.equal(key.up("bluetooth"), state === "active" ? "end" : "cancelled");
+  }
+  key.down("pointer", 3000);
+  key.due(4000);
+  assert.equal(key.up("key"), null);
+  assert.equal(key.lostFocus(), "end");
+  assert.equal(key.up("pointer"), null);
+  assert.equal(key.lostFocus(), null);
 });
 
 test("a denied emergency is asked for again when the floor is idle, or every 2 s, for half a minute", () => {
