@@ -127,7 +127,6 @@ export class App {
     channel.session.stop();
     this.player?.dropChannel(channel.id);
     this.history.clear(channel.id);
-    this.alarms.idle(channel.id);
     this.tones.left(channel);
     this.channels = this.channels.filter(other => other !== channel);
     if (this.target === channel) this.target = null;
@@ -154,6 +153,7 @@ export class App {
     switch (event.is) {
       case "link":
         this.tones.state(channel, event.state);
+        this.alarms.link(channel.id, event.state, channel.talkers);
         if (event.state === "ready" && channel.session.keptBursts > 0) this.messages.refresh(channel);
         break;
       case "uplink":

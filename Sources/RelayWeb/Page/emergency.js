@@ -74,16 +74,23 @@ export class Alarms {
   get isSounding() { return this.#alarms.some(alarm => !alarm.isAcknowledged); }
 
   began(channel, talker, at) {
-    if (this.#alarms.some(alarm => alarm.channel === channel && alarm.burst === talker.burst)) return;
+    const known = this.#alarms.find(alarm => alarm.channel === channel && alarm.burst === talker.burst);
+    if (known) return void (known.isGoingOn = true);
     this.#alarms.unshift({ channel, burst: talker.burst, ssrc: talker.ssrc, name: talker.name, at, isGoingOn: true, isAcknowledged: false });
     this.#alarms.splice(kept);
   }
 
-  /** @param {number} [ssrc] whose burst is over; absent: nothing of the channel goes on */
-  idle(channel, ssrc) {
-    for (const alarm of this.#alarms) {
-      if (alarm.channel === channel && (ssrc === undefined || alarm.ssrc === ssrc)) alarm.isGoingOn = false;
-    }
+  /** @param {number} ssrc whose burst is over */
+  idle(channel, ssrc) { this.#over(channel, alarm => alarm.ssrc === ssrc); }
+
+  /** Which emergencies went on while the link was away shows when it is back. None goes on where it does not come back. */
+  link(channel, state, talkers) {
+    if (!["ready", "halted", "stopped"].includes(state)) return;
+    this.#over(channel, alarm => !talkers.some(talker => talker.burst === alarm.burst));
+  }
+
+  #over(channel, isOver) {
+    for (const alarm of this.#alarms) if (alarm.channel === channel && isOver(alarm)) alarm.isGoingOn = false;
   }
 
   acknowledge(alarm) { alarm.isAcknowledged = true; }

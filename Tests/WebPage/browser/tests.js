@@ -195,6 +195,20 @@ add("an emergency needs a second, takes the floor, and sounds at others until it
   await bob.until("no alarm", "document.querySelector('.alarm') === null");
 }, false);
 
+add("an emergency that ends while the connection is lost is over on the page, too", async world => {
+  const channel = world.channel();
+  const ann = await world.join(channel, "Ann");
+  ann.expected = /WebSocket/;
+  channel.others(null, "floorTaken", { memberId: Buffer.alloc(16, 7), ssrc: 99, keyId: 5n, priority: 255 });
+  await ann.until("the alarm", "document.querySelector('.alarm') !== null");
+  const before = world.member("Ann", channel);
+  before.frames.cut();
+  await ann.until("that it is over", "document.querySelector('.alarm')?.innerText.includes('is over')");
+  assert.notEqual(world.member("Ann", channel), before);
+  await ann.click(".alarm button");
+  await ann.until("no alarm", "document.querySelector('.alarm') === null");
+});
+
 add("a refused emergency is asked for again while its button is held", async world => {
   const channel = world.channel();
   const ann = await world.join(channel, "Ann");

@@ -382,6 +382,25 @@ test("an alarm sounds until it is acknowledged, also when its emergency is over"
   assert.ok(!alarms.isSounding && alarms.all.length === 0);
 });
 
+test("an emergency that ended while the link was away is over when it is back, or when the channel is left", () => {
+  const alarms = new Alarms(), talker = { burst: "1:2", ssrc: 1, name: "Ann" };
+  const going = () => alarms.all.filter(alarm => alarm.isGoingOn).map(alarm => alarm.channel);
+  for (const channel of ["a", "b"]) alarms.began(channel, talker, 0);
+  for (const state of ["waiting", "connecting", "joining"]) alarms.link("a", state, []);
+  alarms.link("a", "ready", [{ burst: "1:2" }]);
+  assert.deepEqual(going(), ["b", "a"]);
+  alarms.link("a", "ready", [{ burst: "1:3" }]);
+  assert.deepEqual(going(), ["b"]);
+  for (const state of ["halted", "stopped"]) {
+    alarms.began(state, talker, 0);
+    alarms.link(state, state, []);
+  }
+  assert.deepEqual(going(), ["b"]);
+  assert.ok(alarms.isSounding && alarms.all.length === 4);
+  alarms.began("stopped", talker, 0);
+  assert.deepEqual(going(), ["stopped", "b"]);
+});
+
 test("earlier media keys serve for 20 s and for announced bursts; an end-to-end channel takes none", () => {
   const ring = new Keyring(null), keyOf = epoch => ({ epoch, baseKey: Uint8Array.of(epoch) });
   ring.add(keyOf(7), 0);
