@@ -29,11 +29,15 @@ export function makeHold(element, key, name) {
   const onHoldKey = (type, act) => element.addEventListener(type, event => {
     if (!holdKeys.has(event.key)) return;
     event.preventDefault();
-    event.stopPropagation();
     act(event);
   });
-  // A key that is held repeats.
-  onHoldKey("keydown", event => event.repeat || key.down(keyboard));
+  onHoldKey("keydown", event => {
+    // It presses this element only.
+    event.stopPropagation();
+    // A key that is held repeats.
+    if (!event.repeat) key.down(keyboard);
+  });
+  // Goes on to the window: a space bar that was pressed elsewhere lets go there.
   onHoldKey("keyup", () => key.up(keyboard));
   element.addEventListener("blur", () => key.up(keyboard));
   element.addEventListener("click", event => {

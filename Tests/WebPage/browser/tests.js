@@ -102,6 +102,27 @@ add("the space bar talks, repeats do not, and losing the focus lets go", async w
   await world.state(bob, "idle");
 }, false);
 
+add("the space bar lets go also on a button that got the focus while it was held", async world => {
+  const channel = world.channel();
+  const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.listen(channel, "Bob")]);
+  for (const selector of [".channel .talk", ".channel .emergency"]) {
+    await ann.value("document.activeElement.blur()");
+    await ann.key("keyDown", " ", "Space");
+    await world.state(bob, "hearing");
+    await ann.click(selector);
+    await world.state(ann, "talking");
+    await ann.key("keyUp", " ", "Space");
+    await world.state(ann, "idle");
+    await world.state(bob, "idle");
+    const release = await ann.press(".channel .talk");
+    await world.state(ann, "talking");
+    await world.state(bob, "hearing");
+    await release();
+    await world.state(ann, "idle");
+    await world.state(bob, "idle");
+  }
+}, false);
+
 add("a page that is closed while its person talks frees the floor at once", async world => {
   const channel = world.channel();
   const [ann, bob] = await Promise.all([world.join(channel, "Ann"), world.listen(channel, "Bob")]);
