@@ -10,7 +10,10 @@ function languageChooser({ words, language, onlanguage }) {
     ...Object.entries(languages).map(([tag, name]) => h("option", { value: tag, lang: tag, text: name, selected: tag === language })));
 }
 
-/** @param options { words, language, app, settings, onlanguage, oninvitations, onleave } */
+/**
+ * @param options { words, language, app, settings, onlanguage, oninvitations, onleave }; `settings` outlives the view, which is made
+ * anew in another language.
+ */
 export function settingsView(options) {
   const { words, app, settings } = options;
   const dialog = h("dialog", { class: "settings", "aria-labelledby": "settings-title" });
@@ -28,12 +31,17 @@ export function settingsView(options) {
   } }, link, h("button", { text: words.say("channel-add") }));
   const channels = h("ul", { class: "plain channel-list" });
 
-  const headset = h("input", { type: "checkbox", id: "headset", onchange: () => {
+  const headset = h("input", { type: "checkbox", id: "headset", checked: Boolean(app.headset), onchange: () => {
     app.useHeadset(headset.checked, words.say("title")).catch(() => { headset.checked = false; });
   } });
   const buttonState = h("p", { class: "faint", role: "status", text: hasBluetooth() ? "" : words.say("button-unsupported") });
   const button = h("button", { type: "button", text: words.say("button-add"), onclick: () => connect() });
   setHidden(button, !hasBluetooth());
+
+  function setButton(key, name = "") {
+    settings.buttonState = { key, name };
+    app.changed();
+  }
 
   async function connect() {
     settings.button?.close();
@@ -41,12 +49,12 @@ export function settingsView(options) {
       const profiles = await (await fetch("/page/profiles.json")).json();
       settings.button = new BluetoothButton(profiles, event => {
         if (event.is === "control") app.control(event);
-        else setText(buttonState, words.say(event.is === "connected" ? "button-connected" : "button-lost", { name: shown(event.name) }));
+        else setButton(event.is === "connected" ? "button-connected" : "button-lost", event.name);
       });
       await settings.button.choose();
     } catch (error) {
       // Who closes the chooser has chosen nothing.
-      if (error.name !== "NotFoundError") setText(buttonState, words.say("button-failed"));
+      if (error.name !== "NotFoundError") setButton("button-failed");
     }
   }
 
@@ -61,6 +69,8 @@ export function settingsView(options) {
     h("section", {}, h("h3", { text: words.say("button") }), button, buttonState));
 
   function draw() {
+    const state = settings.buttonState;
+    if (state) setText(buttonState, words.say(state.key, { name: shown(state.name) }));
     keyed(channels, app.channels, channel => channel.id, channel => {
       const name = h("span");
       return {

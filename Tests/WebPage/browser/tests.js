@@ -533,6 +533,25 @@ add("on a full-duplex channel two talk at once, and both are named", async world
   await world.state(eve, "idle");
 });
 
+/** The person chooses another language in the settings; the page is drawn anew. */
+async function speakGerman(page) {
+  await page.value(`(chooser => { chooser.value = "de"; chooser.dispatchEvent(new Event("change")); })(document.querySelector(".settings select"))`);
+  await page.until("German", "document.querySelector('.channel .talk .label')?.innerText === 'Zum Sprechen halten'");
+}
+
+addAlone("the settings show in another language, too, that the key of a headset is switched on", async world => {
+  const ann = await world.join(world.channel(), "Ann");
+  const isChecked = "document.querySelector('#headset').checked";
+  await ann.click(".bar .round");
+  await ann.click("#headset");
+  await ann.until("the key", "navigator.mediaSession.metadata !== null");
+  await speakGerman(ann);
+  assert.equal(await ann.value(isChecked), true);
+  await ann.click(".bar .round");
+  await ann.click("#headset");
+  assert.equal(await ann.value(isChecked), false);
+});
+
 const full = short => `0000${short}-0000-1000-8000-00805f9b34fb`;
 
 /** The person chooses the button in the settings and in the browser's chooser. */
@@ -595,6 +614,11 @@ addForChromium("a Bluetooth button with an emergency key asks for a second of it
   await world.state(ann, "talking");
   await button.tell(ann, 0);
   await world.state(ann, "idle");
+  const says = words => ann.until("the word", `document.querySelector(".settings").textContent.includes(${JSON.stringify(words)})`);
+  await speakGerman(ann);
+  await says("APTT0001 ist verbunden.");
+  await button.goAway();
+  await says("APTT0001 ist nicht verbunden.");
 }, { isAlone: true });
 
 add("the key of a headset begins and ends", async world => {
