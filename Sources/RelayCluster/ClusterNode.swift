@@ -147,7 +147,7 @@ public actor ClusterNode: LoopActor {
 
     private static let othersWait: Duration = .seconds(1)
 
-    /// Looks at the other relays for an operator; nil: not all serve, or this one does not yet.
+    /// Looks at the other relays for an operator; nil: this one does not serve yet.
     public func lookout() -> ClusterLookout? {
         guard let calls, let shares, let connection else { return nil }
         return ClusterLookout(calls, shares, connection, configuration, own, store)

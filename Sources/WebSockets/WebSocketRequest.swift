@@ -83,7 +83,7 @@ public enum WebSocketError: Error, Hashable, Sendable, CustomStringConvertible {
         case .refused(let host, 403):
             "\(host) refuses the connection (403): a proxy or firewall forbids it; have the relay's host allowed there"
         case .refused(let host, 404):
-            "\(host) has no relay at this place (404); check 'web-listen' of the relay, or the web server before it"
+            "\(host) has no relay at this place (404); check 'listen' in [web] of the relay, or the web server before it"
         case .refused(let host, 407):
             "a proxy before \(host) asks for a user and a password (407); name it with 'http-proxy'"
         case .refused(_, 511):

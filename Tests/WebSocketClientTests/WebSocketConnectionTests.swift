@@ -209,7 +209,7 @@ private final class Told<Event: Sendable>: Sendable {
             try await Self.failure(of: .status(.forbidden))?.description.contains(
                 "(403): a proxy or firewall forbids it")
                 == true)
-        #expect(try await Self.failure(of: .status(.notFound))?.description.contains("'web-listen'") == true)
+        #expect(try await Self.failure(of: .status(.notFound))?.description.contains("'listen' in [web]") == true)
         #expect(
             try await Self.failure(of: .status(.proxyAuthenticationRequired))?.description.contains(
                 "user and a password")

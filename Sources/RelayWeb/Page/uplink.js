@@ -85,7 +85,8 @@ export class Uplink {
   frame(payload, samples, captured, now) {
     const burst = this.bursts.at(-1);
     if (!burst || burst.hasEnded || payload.length === 0 || payload.length > uplinkTimes.payloadMax) return [];
-    if (burst.hasWaited && (burst.phase !== "granted" || captured < burst.capturedFrom)) {
+    // Until the grant, what is said is said to a floor that another has.
+    if (burst.hasWaited && burst.phase !== "granted") {
       this.counts.erased++;
       return [];
     }
@@ -131,10 +132,7 @@ export class Uplink {
     burst.phase = "granted";
     burst.limit = durationMs;
     for (const frame of burst.held) frame.readyAt = now;
-    const told = { do: "tell", what: "granted", burst: burst.id, limit: durationMs, priority };
-    // What is captured from here on is said to a floor that this member has.
-    if (burst.hasWaited) burst.capturedFrom = -Infinity;
-    return [told, ...this.#sendHeld(now)];
+    return [{ do: "tell", what: "granted", burst: burst.id, limit: durationMs, priority }, ...this.#sendHeld(now)];
   }
 
   queued({ requestId, position }, now) {

@@ -10,7 +10,7 @@ export function invitationsIn(text) {
   return links.map(parseInvitation);
 }
 
-/** Asks for an invitation. @param options { words, problem, kept, onlinks(text), onforget } */
+/** Asks for an invitation. @param options { words, problem, kept, oninvitations(found), onforget } */
 export function startView({ words, problem, kept, oninvitations, onforget }) {
   const error = h("p", { class: "problem", role: "alert", id: "link-problem", text: problem ? words.say(problem) : "" });
   const field = h("textarea", {
