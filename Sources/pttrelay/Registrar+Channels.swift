@@ -66,13 +66,16 @@ extension Registrar {
     // MARK: Changes
 
     /// Makes a channel and serves it. One that the records keep and that is not served is served again, with its invitations and members.
+    ///
+    /// - Parameter retry: Names the request. Where it comes again, the channel that it made is the answer. A channel that is served again
+    ///   keeps its identifier, so a repetition is refused as the request of somebody else is.
     func addChannel(
         _ text: String, _ change: ChannelChange, isEndToEnd: Bool, _ retry: String?
     ) async throws -> AdministrationResponse {
         guard let name = DisplayName(text) else { throw RelayStateError.badName(text, of: "channel") }
         if let retry, let known = try store.knownChannel(try retryID(retry)) {
             // The same request again.
-            guard known.name == name else { throw RelayStoreError.retryDiffers }
+            guard known.name == name, known.isEndToEnd == isEndToEnd else { throw RelayStoreError.retryDiffers }
             return .added(try await line(known), isNew: false)
         }
         let known = try store.knownChannel(named: text)

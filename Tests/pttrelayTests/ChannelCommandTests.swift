@@ -199,8 +199,11 @@ import Testing
             case .added(let second, isNew: false) = try await relay.ask(request)
         else { return #expect(Bool(false)) }
         #expect(first.id == second.id)
-        let other = AdministrationRequest.addChannel(name: "Gate", ChannelChange(), isEndToEnd: false, retry: "a")
-        #expect(failure(try await relay.ask(other)).contains("another request"))
+        for (name, isEndToEnd) in [("Gate", false), ("Yard", true)] {
+            let other = AdministrationRequest.addChannel(
+                name: name, ChannelChange(), isEndToEnd: isEndToEnd, retry: "a")
+            #expect(failure(try await relay.ask(other)).contains("another request"))
+        }
 
         func invite(_ uses: Int, _ channel: ChannelReference = "Yard") async throws -> AdministrationResponse {
             let terms = AdministrationRequest.Terms(lifetime: 600, uses: uses, priority: 0, isListenOnly: false)
@@ -213,6 +216,21 @@ import Testing
         #expect(elsewhere.link != made.link && elsewhere.isNew)
         #expect(failure(try await invite(3)).contains("another request"))
         try await Device("Ada", try InvitationLink(again.link)).isReady()
+        await relay.stop()
+    }
+
+    @Test func `a request that has served a kept channel again is refused when it comes twice`() async throws {
+        let relay = try await RunningRelay.start(try StateFolder()) { 1_000 }
+        let team = try channel(try await relay.ask(.channel("Team")))
+        _ = try await relay.registrar.reload(channels: ["Other"], floors: Floors())
+        let request = AdministrationRequest.addChannel(name: "Team", ChannelChange(), isEndToEnd: false, retry: "a")
+        guard case .added(let line, isNew: false) = try await relay.ask(request) else { return #expect(Bool(false)) }
+        #expect(line.id == team.id && line.isServed)
+        for retry in ["a", "b"] {
+            let again = AdministrationRequest.addChannel(
+                name: "Team", ChannelChange(), isEndToEnd: false, retry: retry)
+            #expect(failure(try await relay.ask(again)).contains("already"))
+        }
         await relay.stop()
     }
 
