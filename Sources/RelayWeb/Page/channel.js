@@ -82,14 +82,14 @@ export class Channel {
   }
 
   #uplink(event) {
-    // Of an earlier burst, which still ends while the next one is said.
-    if (this.own?.burst !== event.burst) return;
-    if (event.what === "granted") {
+    // An earlier burst may wait for its grant while the next one is said. Of the earlier one, only a failure is told.
+    const isOwn = this.own?.burst === event.burst;
+    if (event.what === "granted" && isOwn) {
       Object.assign(this.own, { phase: "talking", since: performance.now(), limit: event.limit });
-    } else if (event.what === "queued") {
+    } else if (event.what === "queued" && isOwn) {
       Object.assign(this.own, { phase: "queued", position: event.position });
     } else if (event.what === "ended") {
-      this.own = null;
+      this.over(event.burst);
       const key = event.reason === "completed" ? null : refusalKey(event);
       const who = this.talkers[0]?.name;
       if (key) this.notify(key === "deny-taken" && who ? "deny-taken-by" : key, { name: who });

@@ -42,7 +42,8 @@ Session.prototype.begin = function (burst) { (this.begun ??= []).push(burst); };
 Session.prototype.end = function () { (this.given ??= []).push("end"); };
 Session.prototype.abort = function (reason) { (this.given ??= []).push(reason); };
 
-const link = index => `relay.example:4433/Radio?channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0${index}&token=AAECAwQFBgcICQoLDA0ODw&pin=${"A".repeat(43)}`;
+const secrets = `token=AAECAwQFBgcICQoLDA0ODw&pin=${"A".repeat(43)}`;
+const link = index => `relay.example:4433/Radio?channel=0f9b2c4e-1a2b-4c3d-8e4f-5a6b7c8d9e0${index}&${secrets}`;
 
 /** A page on so many channels, with a microphone that works. What the test says, it says of the first channel. */
 async function page(count = 1) {
@@ -82,6 +83,18 @@ test("what still comes of a burst says nothing about the one after it", async ()
   assert.equal(ann.state, "talking");
   ann.ended("burst 2");
   assert.equal(ann.state, "idle");
+});
+
+test("a message that was not heard is told after the one that followed it", async () => {
+  const ann = await page(), { channel } = ann;
+  channel.began("burst 1", 0);
+  channel.began("burst 2", 0);
+  ann.ended("burst 1", "link");
+  ann.granted("burst 2");
+  assert.equal(ann.state, "talking");
+  ann.ended("burst 2");
+  assert.equal(ann.state, "refused");
+  assert.equal(channel.notice.key, "end-link");
 });
 
 test("a press whose burst never begins is over", async () => {
