@@ -262,7 +262,8 @@ import Testing
                         destination: PTTBus.name, path: Served.path, interface: PTTBus.channelInterface,
                         method: method)
                 }
-                #expect(try await eventually { await served.controls.presses == round })
+                let isPressed = try await eventually { await served.controls.presses == round }
+                #expect(isPressed)
                 // Whoever lets go first would hold for ever after.
                 _ = try await quick.call(
                     destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.managerInterface,

@@ -1,4 +1,5 @@
 // A running relay whose channels come and go: who asks for one that it does not serve, and links to those that it does.
+import Cryptography
 import MonotonicTime
 import RelayProtocol
 import Testing

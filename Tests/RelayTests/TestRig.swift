@@ -102,9 +102,9 @@ final class TestClient: Sendable {
     init(
         _ name: String, _ invitation: InvitationLink, identity: Identity? = nil,
         resumption: ResumptionMemory = ResumptionMemory(), network: RelayNetwork = .automatic,
-        openWebSocket: @escaping WebSocketOpener = WebSocketConnection.opener,
         resolve: @escaping RelayClient.Resolver = SocketAddress.resolve,
         route: @escaping RelayClient.Router = NetworkRoute.toward,
+        openWebSocket: @escaping WebSocketOpener = WebSocketConnection.opener,
         pathTimes: PathChoiceStateMachine.Times = .init()
     ) async throws {
         loop = try EventLoop(name: name)

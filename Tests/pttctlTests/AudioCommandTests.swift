@@ -297,7 +297,7 @@ import Testing
     func `the list is aligned, and its marks and notes are with their device`() {
         var held = jabra
         held.configured = ["microphone", "speaker"]
-        held.holders = [.init(program: "pttd", process: 812, use: "microphone")]
+        held.holders = [.init(SoundHolder(program: "pttd", process: 812, use: .microphone))]
         held.numberedName = "hw:1,0"
         let server = SoundEntry(
             name: "default", title: "PulseAudio", kind: "server", microphone: true, speaker: false, problem: "gone")

@@ -66,11 +66,11 @@ import WebSockets
                 web: hasTLS ? WebPlace(port: 1) : nil)
             return try await TestClient(
                 "Ann", link,
+                resolve: { [self] _, _ in await resolve() }, route: { [self] _ in route() },
                 openWebSocket: { [self] _, _, _ in
                     state.withLock { $0.openings += 1 }
                     return SilentWebSocket()
                 },
-                resolve: { [self] _, _ in await resolve() }, route: { [self] _ in route() },
                 pathTimes: .init(headStart: .milliseconds(1)))
         }
     }
