@@ -186,7 +186,7 @@ private final class Told<Event: Sendable>: Sendable {
             let pings = 20_000
             for _ in 0..<pings { socket.send(frame: .ping, [UInt8](repeating: 1, count: 125)) }
             socket.send([1])
-            _ = try await told.wait { $0 == .message([1]) ? true : nil }
+            _ = try await told.wait(within: .seconds(60)) { $0 == .message([1]) ? true : nil }
             socket.read(true)
             connection.send([2])
             _ = try await seen.wait { Self.message($0) == [2] ? true : nil }
