@@ -125,7 +125,8 @@ let configurationFuzzers: [Fuzzer] = [
         }
     },
     Fuzzer(name: "daemon-configuration", maximum: 8_192, seeds: { [utf8(daemon), utf8(toml)] }) { bytes in
-        guard let configuration = try? SettingsFile.read(bytes: bytes, file: "pttd.toml", Configuration.read) else {
+        guard let configuration = try? SettingsFile.read(bytes: bytes, file: "pttd.toml", { Configuration.read($0) })
+        else {
             return
         }
         expect(!configuration.displayName.isEmpty, "a name is shown")
