@@ -24,6 +24,9 @@ public actor SystemUI {
     private var machine = SystemUIStateMachine()
     private var timer: EventLoop.Timer?
     private var parts: Parts?
+    /// What comes while actions are carried out: at most what the handler answers to one wish.
+    private var queue: [SystemUIStateMachine.Event] = []
+    private var isHandling = false
 
     private struct Parts {
         let images: [ImageFiles]
@@ -105,18 +108,27 @@ public actor SystemUI {
 
     private func handle(_ event: SystemUIStateMachine.Event) {
         guard let parts else { return }
-        for action in machine.handle(event, at: .now) {
-            switch action {
-            case .notification(let view): parts.notification.assumeIsolated { $0.show(view) }
-            case .newcomer(let view): parts.newcomer.assumeIsolated { $0.show(view) }
-            case .tray(let view): parts.tray.assumeIsolated { $0.show(view) }
-            case .menu(let view): parts.menu.assumeIsolated { $0.show(view) }
-            case .tell(let wish): handler(wish)
-            }
+        // A wish that is refused at once fails while its actions are carried out, and what it shows comes last.
+        queue.append(event)
+        guard !isHandling else { return }
+        isHandling = true
+        while !queue.isEmpty {
+            for action in machine.handle(queue.removeFirst(), at: .now) { perform(action, parts) }
         }
+        isHandling = false
         timer?.cancel()
         timer = machine.nextDeadline.map { deadline in
             loop.schedule(at: deadline) { [weak self] in self?.assumeIsolated { $0.handle(.deadline) } }
+        }
+    }
+
+    private func perform(_ action: SystemUIStateMachine.Action, _ parts: Parts) {
+        switch action {
+        case .notification(let view): parts.notification.assumeIsolated { $0.show(view) }
+        case .newcomer(let view): parts.newcomer.assumeIsolated { $0.show(view) }
+        case .tray(let view): parts.tray.assumeIsolated { $0.show(view) }
+        case .menu(let view): parts.menu.assumeIsolated { $0.show(view) }
+        case .tell(let wish): handler(wish)
         }
     }
 

@@ -60,6 +60,38 @@ import Testing
         }
     }
 
+    @Test func `a click on Talk that is refused at once shows why, and nothing after it`() async throws {
+        try await withBus { fixture in
+            let server = try await NotificationServer(on: fixture.connect())
+            let connection = try await fixture.connect()
+            let refusing = Recorder<SystemUI>()
+            let ui = SystemUI(
+                bus: connection, logger: fixture.logger, runtimeDirectory: fixture.bus.directory
+            ) { wish in
+                guard wish == .talkPressed else { return }
+                refusing.all.first?.assumeIsolated { $0.failed("no") }
+            }
+            refusing.record(ui)
+            try await ui.start()
+            await ui.update(Desktop.state(speaker: "Anna"))
+            try await server.notifications.wait(for: 1)
+            await ui.update(Desktop.state())
+            try await server.notifications.wait(for: 2)
+            let item = try #require(await connection.uniqueName)
+            try await server.connection.call(
+                destination: item, path: StatusNotifierItem.path, interface: StatusNotifierItem.interface,
+                method: "Activate", arguments: [.int32(1), .int32(-1)])
+            try await server.notifications.wait { $0.last?.summary == "You cannot talk" }
+            await ui.update(Desktop.state(speaker: "Bert"))
+            let shown = try await server.notifications.wait { $0.last?.summary == "Bert is speaking" }
+            #expect(shown.map(\.summary).suffix(2) == ["You cannot talk", "Bert is speaking"])
+            await ui.stop()
+            refusing.clear()
+            await connection.close()
+            await server.leave()
+        }
+    }
+
     @Test func `a newcomer is asked about beside who speaks, and the button answers for that newcomer`() async throws {
         try await withBus { fixture in
             let server = try await NotificationServer(on: fixture.connect())
