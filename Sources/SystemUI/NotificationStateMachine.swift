@@ -31,7 +31,7 @@ struct NotificationStateMachine {
         case askCapabilities(server: Int)
         case notify(NotificationView, capabilities: Set<String>, replacing: UInt32, server: Int)
         case close(UInt32)
-        /// The notification was on the screen and is not any more, by no wish of ours.
+        /// The notification was on the screen and is not any more, by no wish of ours, and nothing newer is to be shown.
         case gone
         /// The user clicked the button of that key, `after` the notification appeared.
         case clicked(key: String, after: Duration)
@@ -56,10 +56,8 @@ struct NotificationStateMachine {
     private var wanted: NotificationView?
     /// The last view that was sent, whatever became of it; nil after it was taken back.
     private var sent: NotificationView?
-    /// The notification on the screen.
-    private var shown: UInt32?
-    /// Since when it shows what it shows.
-    private var shownSince = Instant.zero
+    /// The notification on the screen, what it shows, and since when.
+    private var shown: (number: UInt32, view: NotificationView, since: Instant)?
     private var isSending = false
     private var notBefore: Instant?
 
@@ -83,18 +81,20 @@ struct NotificationStateMachine {
             server = capabilities.map { .known($0) } ?? .absent
         case .notified(let number, let asked) where asked == generation:
             isSending = false
-            shown = number ?? shown
-            shownSince = now
+            if let number, let sent { shown = (number, sent, now) }
         case .serverUnknown(let asked) where asked == generation:
             isSending = false
             server = .absent
             shown = nil
-        case .closed(let number, let reason) where number == shown:
+        case .closed(let number, let reason):
+            guard let old = shown, old.number == number else { break }
             shown = nil
-            if reason != Self.closedByCall { actions.append(.gone) }
-        case .actionInvoked(let number, let key) where number == shown && sent?.hasButton(key) == true:
-            actions.append(.clicked(key: key, after: now - shownSince))
-        case .capabilities, .notified, .serverUnknown, .closed, .actionInvoked, .deadline: break
+            // Nobody has seen what is to take its place, if that is about something else.
+            if reason != Self.closedByCall, wanted?.continues(old.view) == true { actions.append(.gone) }
+        case .actionInvoked(let number, let key):
+            guard let shown, shown.number == number, sent?.hasButton(key) == true else { break }
+            actions.append(.clicked(key: key, after: now - shown.since))
+        case .capabilities, .notified, .serverUnknown, .deadline: break
         }
         return actions + advance(at: now)
     }
@@ -103,9 +103,9 @@ struct NotificationStateMachine {
         guard !isSending else { return [] }
         guard let wanted else {
             sent = nil
-            guard let number = shown else { return [] }
+            guard let old = shown else { return [] }
             shown = nil
-            return [.close(number)]
+            return [.close(old.number)]
         }
         guard wanted != sent else { return [] }
         switch server {
@@ -118,11 +118,17 @@ struct NotificationStateMachine {
             notBefore = now + Self.interval
             sent = wanted
             isSending = true
-            return [.notify(wanted, capabilities: capabilities, replacing: shown ?? 0, server: generation)]
+            return [.notify(wanted, capabilities: capabilities, replacing: shown?.number ?? 0, server: generation)]
         }
     }
 }
 
 extension NotificationView {
     fileprivate func hasButton(_ key: String) -> Bool { buttons.contains { $0.key == key } }
+
+    /// Whether this is about what `other` is about: the same, perhaps with another button, or the end of the same speech.
+    fileprivate func continues(_ other: NotificationView) -> Bool {
+        if case .spoke(let name) = subject, other.subject == .speaking(name) { return true }
+        return subject == other.subject
+    }
 }

@@ -156,6 +156,19 @@ private func view(
         #expect(handle(.actionInvoked(4, key: "talk")).isEmpty)
     }
 
+    @Test mutating func `who puts a notification away has not put away what is to take its place`() {
+        _ = handle(.wanted(anna))
+        _ = handle(.capabilities(["body"], server: 0))
+        _ = handle(.notified(4, server: 0), at: 10)
+        #expect(handle(.wanted(bert), at: 100).isEmpty)
+        #expect(handle(.closed(4, reason: 2), at: 200).isEmpty)
+        #expect(handle(.deadline, at: 500) == [notify(bert)])
+        _ = handle(.notified(5, server: 0), at: 510)
+        // The end of the same speech is no news.
+        #expect(handle(.wanted(view(.spoke("Bert"))), at: 520).isEmpty)
+        #expect(handle(.closed(5, reason: 2), at: 530) == [.gone])
+    }
+
     /// A server with notifications on its screen and answers that take their time.
     @Test func `whatever happens there is at most one notification, and none when there is nothing to show`() {
         var random = SeededGenerator()
