@@ -145,14 +145,19 @@ struct SystemUIStateMachine {
     // MARK: What is so
 
     private mutating func change(to new: SystemUIState, at now: Instant) {
-        let old = state
+        let isOther = new.channel?.identifier != state.channel?.identifier
+        // What was so on one channel says nothing about another.
+        let old = isOther ? SystemUIState() : state
         state = new
         if new.channel == nil {
             state.speaker = nil
             state.isTransmitting = false
+        }
+        if isOther {
             lastSpeaker = nil
             failure = nil
             isPressed = false
+            isReleasing = false
         }
         if let speaker = state.speaker {
             if speaker != old.speaker {
@@ -162,7 +167,7 @@ struct SystemUIStateMachine {
                 // Another voice is news, the same one with its picture is not.
                 if speaker.name != old.speaker?.name { isNotificationGone = false }
             }
-        } else if let speaker = old.speaker, new.channel != nil {
+        } else if let speaker = old.speaker {
             lastSpeaker = (speaker, now + Self.lingerAfterSpeech)
         }
         if state.isTransmitting, !old.isTransmitting {

@@ -155,6 +155,30 @@ struct Rules {
         #expect(rules.tray.activity == .away)
     }
 
+    @Test func `what happened on one channel is not shown on the next`() {
+        var rules = Rules.joined()
+        rules.change { $0.speaker = anna }
+        rules.change {
+            $0.channel?.identifier = "b"
+            $0.speaker = nil
+        }
+        #expect(rules.notification == nil)
+        rules.handle(.failed("no"))
+        rules.change { $0.channel?.identifier = "c" }
+        #expect(rules.notification == nil)
+        rules.pass(.seconds(1))
+        rules.handle(.talkClicked)
+        #expect(rules.menu.action == .stop)
+        rules.change { $0.channel?.identifier = "d" }
+        rules.pass(.seconds(1))
+        #expect(rules.menu.action == .talk)
+        // The same voice on another channel is news.
+        rules.change { $0.speaker = anna }
+        rules.handle(.notificationGone)
+        rules.change { $0.channel?.identifier = "e" }
+        #expect(rules.notification?.subject == .speaking("Anna"))
+    }
+
     @Test func `a refusal is told with its reason and gives way to a voice or a transmission`() {
         var rules = Rules.joined()
         rules.handle(.failed("Bert is\nspeaking"))
