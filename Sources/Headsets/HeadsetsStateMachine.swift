@@ -89,6 +89,7 @@ public struct HeadsetsStateMachine: Sendable {
     private var isWornPress = false
     private var isActive = false
     private var isJoined = false
+    /// Until when the talker's headset stays hands-free when it is not in use. Nil: it needs another press first.
     private var wantedUntil: Instant?
     private var awaitedUntil: Instant?
     private var switched: [String: Switched] = [:]
@@ -110,7 +111,7 @@ public struct HeadsetsStateMachine: Sendable {
 
     /// When `deadlineReached` is due.
     package var nextDeadline: Instant? {
-        ([awaitedUntil, switched.isEmpty || isActive ? nil : wantedUntil] + switched.values.map(\.retryAt))
+        ([awaitedUntil, switched.isEmpty || isInUse ? nil : wantedUntil] + switched.values.map(\.retryAt))
             .compactMap(\.self).min()
     }
 
@@ -136,6 +137,21 @@ public struct HeadsetsStateMachine: Sendable {
     // MARK: Events
 
     package mutating func handle(_ event: Event, at now: Instant) -> [Action] {
+        followUse(at: now)
+        let actions = apply(event, at: now)
+        return actions + reconcile(at: now)
+    }
+
+    /// A press of the talker counts, or somebody talks or is heard.
+    private var isInUse: Bool { isWornPress || isActive }
+
+    /// The pause counts from the end of the press or of the last sound, whichever is later.
+    private mutating func followUse(at now: Instant) {
+        guard let until = wantedUntil else { return }
+        if isInUse { wantedUntil = now + Self.restoreAfter } else if now >= until { wantedUntil = nil }
+    }
+
+    private mutating func apply(_ event: Event, at now: Instant) -> [Action] {
         var actions: [Action] = []
         switch event {
         case .accessories(let new):
@@ -158,7 +174,6 @@ public struct HeadsetsStateMachine: Sendable {
         case .sessionChanged(let isActive):
             guard self.isActive != isActive else { return [] }
             self.isActive = isActive
-            if !isActive { wantedUntil = now + Self.restoreAfter }
         case .channelChanged(let isJoined): self.isJoined = isJoined
         case .profileSet(let card, let problem):
             guard let (address, _) = switched.first(where: { $0.value.card == card }) else { return [] }
@@ -179,7 +194,7 @@ public struct HeadsetsStateMachine: Sendable {
             }
         case .deadlineReached: break
         }
-        return actions + reconcile(at: now)
+        return actions
     }
 
     private mutating func press(_ id: String, at now: Instant) {
@@ -224,11 +239,10 @@ public struct HeadsetsStateMachine: Sendable {
         if let until = awaitedUntil, now >= until || talker.flatMap(facts)?.microphone != nil { awaitedUntil = nil }
         var actions: [Action] = []
         for address in present {
-            if let action = isWanted(address, at: now) ? take(address, at: now) : restore(address) {
+            if let action = isWanted(address) ? take(address, at: now) : restore(address) {
                 actions.append(action)
             }
         }
-        if !isActive, let until = wantedUntil, now >= until { wantedUntil = nil }
         let sound = sound
         if sound != told {
             told = sound
@@ -238,9 +252,9 @@ public struct HeadsetsStateMachine: Sendable {
         return actions
     }
 
-    private func isWanted(_ address: String, at now: Instant) -> Bool {
+    private func isWanted(_ address: String) -> Bool {
         if link == .kept, isJoined, accessories.contains(where: { $0.address == address }) { return true }
-        return address == talker && (isActive || wantedUntil.map { now < $0 } == true)
+        return address == talker && wantedUntil != nil
     }
 
     private mutating func take(_ address: String, at now: Instant) -> Action? {

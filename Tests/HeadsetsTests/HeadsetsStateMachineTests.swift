@@ -114,6 +114,28 @@ private struct Rules {
         rules.pass(.seconds(10))
         #expect(rules.profiles.count == 2)
         #expect(rules.machine.nextDeadline == nil)
+        rules.pass(.seconds(60))
+        rules.send(.sessionChanged(isActive: true))
+        rules.pass(.seconds(5))
+        rules.send(.sessionChanged(isActive: false))
+        rules.pass(.seconds(5))
+        #expect(rules.profiles.count == 2, "what others say later is heard without a switch")
+    }
+
+    @Test func `a press that waits for its transmission keeps the headset hands-free`() {
+        var rules = Rules()
+        rules.send(.listed([inMusic()], by: .soundServer))
+        rules.send(.pressed(accessory: "vest"))
+        rules.send(.listed([inHandsFree()], by: .soundServer))
+        rules.pass(.seconds(10))
+        rules.send(.sessionChanged(isActive: true))
+        #expect(rules.profiles == ["7 headset-head-unit"])
+        rules.send(.sessionChanged(isActive: false), after: .seconds(1))
+        rules.send(.released, after: .seconds(1))
+        rules.pass(.milliseconds(2_900))
+        #expect(rules.profiles.count == 1)
+        rules.pass(.milliseconds(200))
+        #expect(rules.profiles == ["7 headset-head-unit", "7 a2dp-sink"])
     }
 
     @Test func `a microphone that PipeWire shows in the music profile is used while the switch is under way`() {
