@@ -80,6 +80,7 @@ public struct HeadsetsStateMachine: Sendable {
     }
 
     private let link: LinkUse
+    private let usesMicrophone: Bool
     private var accessories: [WornAccessory] = []
     private var listed: [SoundService: [HeadsetFacts]] = [:]
     /// The addresses in the order in which they appeared, the newest last.
@@ -100,9 +101,11 @@ public struct HeadsetsStateMachine: Sendable {
 
     /// - Parameters:
     ///   - link: When the hands-free link is up.
+    ///   - usesMicrophone: Whether presses use worn microphones. Otherwise no headset is switched: the profile for music has a speaker.
     ///   - learned: What `Action.learned` told last.
-    public init(link: LinkUse = .onPress, learned: [String: [Duration]] = [:]) {
+    public init(link: LinkUse = .onPress, usesMicrophone: Bool = true, learned: [String: [Duration]] = [:]) {
         self.link = link
+        self.usesMicrophone = usesMicrophone
         self.learned = learned
     }
 
@@ -258,6 +261,7 @@ public struct HeadsetsStateMachine: Sendable {
     }
 
     private mutating func take(_ address: String, at now: Instant) -> Action? {
+        guard usesMicrophone else { return nil }
         // PipeWire shows a microphone in the music profile, too, and switches half a second after that is opened: too late.
         guard let facts = facts(of: address), let card = facts.card, let profile = facts.handsFreeProfile,
             !card.profiles.contains(where: { $0.isHandsFree && $0.name == card.activeProfile })
@@ -306,7 +310,7 @@ public struct HeadsetsStateMachine: Sendable {
     }
 
     private var microphone: WornSound.Microphone {
-        guard isWornPress, let talker else { return .configured }
+        guard usesMicrophone, isWornPress, let talker else { return .configured }
         guard let facts = facts(of: talker) else {
             return .missing("the microphone of \(talker) is away: it is not connected as a headset")
         }

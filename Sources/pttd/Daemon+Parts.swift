@@ -276,12 +276,13 @@ extension Daemon {
         ) -> Headsets {
             let store = HeadsetStore(path: state + "/headsets", disk: disk, logger: Logger(label: "pttd.headsets"))
             return Headsets(
-                HeadsetsStateMachine(link: configuration.bluetoothLink, learned: store.load()), bus: bus, disk: disk,
-                logger: Logger(label: "pttd.headsets")
+                HeadsetsStateMachine(
+                    link: configuration.bluetoothLink, usesMicrophone: configuration.followsMicrophone,
+                    learned: store.load()),
+                bus: bus, disk: disk, logger: Logger(label: "pttd.headsets")
             ) { event in
                 switch event {
                 case .use(var sound):
-                    if !configuration.followsMicrophone { sound.microphone = .configured }
                     if !configuration.followsSpeaker { sound.speaker = nil }
                     channel.assumeIsolated { $0.use(sound) }
                 case .changed: publisher.assumeIsolated { $0.changed() }

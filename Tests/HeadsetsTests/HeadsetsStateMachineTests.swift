@@ -34,8 +34,11 @@ private struct Rules {
     var learned: [String: [Duration]]?
     var renewed: [String] = []
 
-    init(link: HeadsetsStateMachine.LinkUse = .onPress, learned: [String: [Duration]] = [:]) {
-        machine = HeadsetsStateMachine(link: link, learned: learned)
+    init(
+        link: HeadsetsStateMachine.LinkUse = .onPress, usesMicrophone: Bool = true,
+        learned: [String: [Duration]] = [:]
+    ) {
+        machine = HeadsetsStateMachine(link: link, usesMicrophone: usesMicrophone, learned: learned)
         send(.accessories([WornAccessory(id: "vest", address: vest, hasSound: true)]))
     }
 
@@ -302,6 +305,18 @@ private struct Rules {
         rules.send(.channelChanged(isJoined: false))
         #expect(rules.profiles == ["7 headset-head-unit", "7 a2dp-sink"])
         #expect(!rules.sound.keepsLink)
+    }
+
+    @Test(arguments: [HeadsetsStateMachine.LinkUse.onPress, .kept])
+    func `a headset whose microphone is not used keeps its music, and is heard in`(link: HeadsetsStateMachine.LinkUse) {
+        var rules = Rules(link: link, usesMicrophone: false)
+        rules.send(.listed([inMusic()], by: .soundServer))
+        rules.send(.channelChanged(isJoined: true))
+        rules.send(.pressed(accessory: "vest"))
+        rules.send(.sessionChanged(isActive: true))
+        #expect(rules.profiles.isEmpty)
+        #expect(rules.sound.microphone == .configured)
+        #expect(rules.sound.speaker == .alsa("pulse:DEVICE=music"))
     }
 
     @Test func `what is learned of a headset is kept, bounded, and used by its next press`() {
