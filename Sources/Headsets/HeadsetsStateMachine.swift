@@ -79,6 +79,16 @@ public struct HeadsetsStateMachine: Sendable {
         var problem: String?
     }
 
+    /// A headset that was told to go back to its music, while the server's listing still shows it as hands-free.
+    private struct Returning {
+        let card: UInt32
+        /// The hands-free profile that is still shown.
+        let shown: String
+        /// What it goes back to.
+        let profile: String
+        var isAnswered = false
+    }
+
     private let link: LinkUse
     private let usesMicrophone: Bool
     private var accessories: [WornAccessory] = []
@@ -94,6 +104,7 @@ public struct HeadsetsStateMachine: Sendable {
     private var wantedUntil: Instant?
     private var awaitedUntil: Instant?
     private var switched: [String: Switched] = [:]
+    private var returning: [String: Returning] = [:]
     private var learned: [String: [Duration]]
     /// From the last press to the sound of the room.
     private var heardAfter: [String: Duration] = [:]
@@ -179,6 +190,7 @@ public struct HeadsetsStateMachine: Sendable {
             self.isActive = isActive
         case .channelChanged(let isJoined): self.isJoined = isJoined
         case .profileSet(let card, let problem):
+            if answersReturn(of: card, isRefused: problem != nil) { break }
             guard let (address, _) = switched.first(where: { $0.value.card == card }) else { return [] }
             switched[address]?.problem = problem
             switched[address]?.retryAt = problem == nil ? nil : now + Self.retryAfter
@@ -216,7 +228,7 @@ public struct HeadsetsStateMachine: Sendable {
         if let known = switched[accessory.address], facts?.card?.activeProfile != known.profile {
             switched[accessory.address] = nil
         }
-        let isOnItsWay = facts?.microphone == nil && facts?.handsFreeProfile != nil
+        let isOnItsWay = lastingMicrophone(of: accessory.address) == nil && facts?.handsFreeProfile != nil
         awaitedUntil = isOnItsWay ? now + Self.awaitMax : nil
     }
 
@@ -227,6 +239,18 @@ public struct HeadsetsStateMachine: Sendable {
         present += now.subtracting(present).sorted()
         heardAfter = heardAfter.filter { present.contains($0.key) }
         switched = switched.filter { address, change in facts(of: address)?.card?.index == change.card }
+        returning = returning.filter { address, change in
+            let card = facts(of: address)?.card
+            return card?.index == change.card && card?.activeProfile == change.shown
+        }
+    }
+
+    /// Whether this is the answer to a return, and not to a switch after it: the server answers in the order of the requests.
+    private mutating func answersReturn(of card: UInt32, isRefused: Bool) -> Bool {
+        guard let (address, change) = returning.first(where: { $0.value.card == card }) else { return false }
+        // After a return that was refused, and after a switch that was not, it is hands-free as it is shown.
+        if change.isAnswered != isRefused { returning[address] = nil } else { returning[address]?.isAnswered = true }
+        return !change.isAnswered
     }
 
     private mutating func learn(_ span: Duration, of address: String) -> Action? {
@@ -239,7 +263,7 @@ public struct HeadsetsStateMachine: Sendable {
     // MARK: What follows
 
     private mutating func reconcile(at now: Instant) -> [Action] {
-        if let until = awaitedUntil, now >= until || talker.flatMap(facts)?.microphone != nil { awaitedUntil = nil }
+        if let until = awaitedUntil, now >= until || talker.flatMap(lastingMicrophone) != nil { awaitedUntil = nil }
         var actions: [Action] = []
         for address in present {
             if let action = isWanted(address) ? take(address, at: now) : restore(address) {
@@ -264,7 +288,8 @@ public struct HeadsetsStateMachine: Sendable {
         guard usesMicrophone else { return nil }
         // PipeWire shows a microphone in the music profile, too, and switches half a second after that is opened: too late.
         guard let facts = facts(of: address), let card = facts.card, let profile = facts.handsFreeProfile,
-            !card.profiles.contains(where: { $0.isHandsFree && $0.name == card.activeProfile })
+            returning[address] != nil
+                || !card.profiles.contains(where: { $0.isHandsFree && $0.name == card.activeProfile })
         else {
             switched[address]?.retryAt = nil
             switched[address]?.problem = nil
@@ -274,7 +299,8 @@ public struct HeadsetsStateMachine: Sendable {
             guard let retryAt = known.retryAt, now >= retryAt else { return nil }
         }
         switched[address] = Switched(
-            card: card.index, profile: profile.name, former: switched[address]?.former ?? card.activeProfile)
+            card: card.index, profile: profile.name,
+            former: switched[address]?.former ?? returning[address]?.profile ?? card.activeProfile)
         return .setProfile(card: card.index, profile.name)
     }
 
@@ -286,6 +312,7 @@ public struct HeadsetsStateMachine: Sendable {
         // If it is neither of both, somebody else has chosen meanwhile, and is right.
         // A headset that was just connected is off until the server has chosen: that is nothing to go back to.
         guard card.activeProfile == known.profile, let former = known.former, former != Self.off else { return nil }
+        returning[address] = Returning(card: card.index, shown: known.profile, profile: former)
         return .setProfile(card: card.index, former)
     }
 
@@ -293,6 +320,11 @@ public struct HeadsetsStateMachine: Sendable {
     private func facts(of address: String) -> HeadsetFacts? {
         let all = SoundService.allCases.compactMap { service in listed[service]?.first { $0.address == address } }
         return all.first { $0.microphone != nil } ?? all.first
+    }
+
+    /// A microphone that is shown and does not go with a return to music.
+    private func lastingMicrophone(of address: String) -> String? {
+        returning[address] == nil ? facts(of: address)?.microphone : nil
     }
 
     private var sound: WornSound {
@@ -314,8 +346,8 @@ public struct HeadsetsStateMachine: Sendable {
         guard let facts = facts(of: talker) else {
             return .missing("the microphone of \(talker) is away: it is not connected as a headset")
         }
-        if let name = facts.microphone { return .device(.alsa(name)) }
         if awaitedUntil != nil { return .awaited }
+        if let name = facts.microphone { return .device(.alsa(name)) }
         if let problem = switched[talker]?.problem {
             return .missing("the microphone of \(talker) cannot be used: \(problem)")
         }

@@ -55,6 +55,18 @@ private struct Rules {
         }
     }
 
+    /// A headset that was told to go back to music, and is shown as hands-free.
+    static func returning() -> Rules {
+        var rules = Rules()
+        rules.send(.listed([inMusic()], by: .soundServer))
+        rules.send(.pressed(accessory: "vest"))
+        rules.send(.profileSet(card: 7, problem: nil))
+        rules.send(.listed([inHandsFree()], by: .soundServer))
+        rules.send(.released)
+        rules.pass(.milliseconds(3_100))
+        return rules
+    }
+
     /// Lets the time pass, with every deadline within it.
     mutating func pass(_ span: Duration) {
         let end = now + span
@@ -196,6 +208,38 @@ private struct Rules {
         rules.send(.sessionChanged(isActive: false))
         rules.pass(.seconds(4))
         #expect(rules.profiles == ["7 headset-head-unit", "7 a2dp-sink"])
+    }
+
+    @Test func `a press while a headset goes back to music waits until its microphone is there again`() {
+        var rules = Rules.returning()
+        #expect(rules.profiles == ["7 headset-head-unit", "7 a2dp-sink"])
+        rules.send(.pressed(accessory: "vest"))
+        #expect(rules.profiles == ["7 headset-head-unit", "7 a2dp-sink", "7 headset-head-unit"])
+        #expect(rules.sound.microphone == .awaited)
+        rules.send(.listed([inMusic()], by: .soundServer), after: .milliseconds(100))
+        #expect(rules.sound.microphone == .awaited)
+        rules.send(.listed([inHandsFree()], by: .soundServer), after: .milliseconds(400))
+        #expect(rules.sound.microphone == .device(.alsa("pulse:DEVICE=mic")))
+        rules.send(.released)
+        rules.pass(.seconds(4))
+        #expect(rules.profiles.dropFirst(3) == ["7 a2dp-sink"])
+    }
+
+    @Test func `where the return to music is never shown, its answers tell when the microphone can be used`() {
+        var rules = Rules.returning()
+        rules.send(.pressed(accessory: "vest"))
+        rules.send(.profileSet(card: 7, problem: nil))
+        #expect(rules.sound.microphone == .awaited)
+        rules.send(.profileSet(card: 7, problem: nil))
+        #expect(rules.sound.microphone == .device(.alsa("pulse:DEVICE=mic")))
+        rules.send(.released)
+        rules.pass(.seconds(4))
+        #expect(rules.profiles.dropFirst(3) == ["7 a2dp-sink"])
+        var refused = Rules.returning()
+        refused.send(.pressed(accessory: "vest"))
+        #expect(refused.sound.microphone == .awaited)
+        refused.send(.profileSet(card: 7, problem: "Device busy"))
+        #expect(refused.sound.microphone == .device(.alsa("pulse:DEVICE=mic")))
     }
 
     @Test func `a choice of somebody else is not undone`() {
