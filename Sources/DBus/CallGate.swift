@@ -26,8 +26,8 @@ public struct DBusCallBound: Sendable {
     public var all: Rate
     /// Of each caller, however much the others call.
     public var share: Rate
-    /// Methods that end something. The last such call of a caller is always accepted, perhaps later, so that a dropped
-    /// call never leaves something running.
+    /// Methods that end something. The last such call of a caller is always accepted, perhaps later and however many
+    /// calls are running, so that a dropped call never leaves something running.
     public var endings: Set<String>
 
     /// A bound.

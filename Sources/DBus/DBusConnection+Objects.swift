@@ -215,7 +215,11 @@ extension DBusConnection {
     private func run(_ message: DBusMessage, returning signature: String, _ work: @escaping Work) {
         let caller = message.sender ?? ""
         let running = runningHandlersOfCaller[caller] ?? 0
-        guard runningHandlers < DBusLimits.runningHandlers, running < DBusLimits.runningHandlersPerCaller else {
+        let hasRoom =
+            runningHandlers < DBusLimits.runningHandlers && running < DBusLimits.runningHandlersPerCaller
+        // An end is taken whatever runs, for it may be what the others wait for. `CallGate` bounds how many come.
+        let isEnd = callFloods?.gate.bound.endings.contains(message.member ?? "") ?? false
+        guard hasRoom || isEnd else {
             return reply(to: message, .failure(DBusErrorReply.limitsExceeded("too many calls at once")))
         }
         runningHandlers += 1

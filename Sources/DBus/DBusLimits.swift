@@ -22,7 +22,7 @@ public enum DBusLimits {
     public static let outgoingBytes = 8 * 1024 * 1024
     /// Calls of ours that wait for an answer.
     public static let pendingCalls = 1024
-    /// Calls from others whose handlers are running.
+    /// Calls from others whose handlers are running. The `endings` of `DBusCallBound` are taken beyond it.
     public static let runningHandlers = 256
     /// Those of one caller.
     public static let runningHandlersPerCaller = 128

@@ -125,4 +125,63 @@ import Testing
             await client.close()
         }
     }
+
+    @Test func `an end is carried out while as many calls run as may`() async throws {
+        try await withBus { fixture in
+            let connection = try await fixture.connect()
+            let client = try await fixture.connect()
+            let name = try #require(await connection.uniqueName)
+            let door = Door()
+            let begun = Recorder<Void>()
+            try await connection.export(
+                [
+                    try DBusExport(
+                        Self.interface,
+                        methods: [
+                            "Begin": { _ in
+                                begun.record(())
+                                await door.pass()
+                                return []
+                            },
+                            "Stop": { _ in [] },
+                        ])
+                ], at: "/taker")
+            await connection.bound(
+                calls: DBusCallBound(
+                    caller: .init(burst: 1_000, perSecond: 1_000), all: .init(burst: 1_000, perSecond: 1_000),
+                    share: .init(burst: 1, perSecond: 1), endings: ["Stop"]))
+            for _ in 0..<DBusLimits.runningHandlersPerCaller {
+                try await client.send(
+                    destination: name, path: "/taker", interface: "org.example.Taker", method: "Begin")
+            }
+            try await begun.wait(for: DBusLimits.runningHandlersPerCaller, .seconds(60))
+            let refusal = await #expect(throws: DBusError.self) {
+                try await client.call(
+                    destination: name, path: "/taker", interface: "org.example.Taker", method: "Begin")
+            }
+            #expect(refusal?.remoteName == "org.freedesktop.DBus.Error.LimitsExceeded")
+            try await client.call(
+                destination: name, path: "/taker", interface: "org.example.Taker", method: "Stop")
+            await door.open()
+            await connection.close()
+            await client.close()
+        }
+    }
+}
+
+/// Calls that are not answered until it opens.
+private actor Door {
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+    private var isOpen = false
+
+    func pass() async {
+        guard !isOpen else { return }
+        await withCheckedContinuation { waiting.append($0) }
+    }
+
+    func open() {
+        isOpen = true
+        for continuation in waiting { continuation.resume() }
+        waiting = []
+    }
 }

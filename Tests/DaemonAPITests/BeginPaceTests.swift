@@ -106,6 +106,23 @@ import Testing
         }
     }
 
+    @Test func `a stop behind more begins than may run at once ends the press`() async throws {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let caller = try await fixture.connect()
+            for _ in 0..<(DBusLimits.runningHandlersPerCaller + 12) {
+                try await caller.send(
+                    destination: PTTBus.name, path: Served.path, interface: PTTBus.channelInterface,
+                    method: "BeginTransmitting")
+            }
+            #expect(await Self.isDone(caller, "StopTransmitting"))
+            #expect(await served.controls.holders.isEmpty)
+            #expect(await served.controls.presses > 0)
+            await caller.close()
+            await served.close()
+        }
+    }
+
     private static func isDone(_ caller: DBusConnection, _ method: String) async -> Bool {
         do {
             try await caller.call(
