@@ -138,6 +138,21 @@ struct Arguments {
         return text
     }
 
+    // MARK: Channels nearby
+
+    /// How somebody gets into the channel that `CreateChannel` creates, by the options in argument `index`.
+    func admission(_ index: Int) throws(DBusErrorReply) -> NearbyAdmission {
+        guard let value = try options(index, known: ["Admission"])["Admission"] else { return .open }
+        return try Self.choice(
+            try Self.string(value, "Admission"), "Admission", NearbyAdmission.allCases, \.rawValue)
+    }
+
+    /// The code that the options in argument `index` give; nil: none.
+    func nearbyCode(_ index: Int) throws(DBusErrorReply) -> String? {
+        guard let value = try options(index, known: ["Code"])["Code"] else { return nil }
+        return try Self.check(try Self.string(value, "Code"), "Code", bytes: 1...PTTBusLimits.nearbyCodeBytes)
+    }
+
     // MARK: Accessories
 
     /// A Bluetooth address in argument `index`, in capitals; nil for an empty one.

@@ -17,17 +17,18 @@ extension DaemonAPI {
                     await api.browsersChanged()
                 },
                 "CreateChannel": method { api, call in
-                    let name = try Arguments(call).text(0, "name", bytes: 0...PTTBusLimits.nearbyNameBytes)
-                    let admission = try Self.admission(call)
+                    let arguments = Arguments(call)
+                    let name = try arguments.text(0, "name", bytes: 0...PTTBusLimits.nearbyNameBytes)
+                    let admission = try arguments.admission(1)
                     try api.countJoin(of: call.sender)
                     let uuid = try await api.nearbyControls.createChannel(
                         name.isEmpty ? nil : name, admission: admission, by: api.identity(of: call.sender))
                     return [.string(uuid.uuidString.lowercased())]
                 },
                 "JoinChannel": method { api, call in
-                    let id = try Arguments(call).text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
-                    let code = try Self.code(call)
-                    let uuid = try await api.joinNearby(id, code, call.sender)
+                    let arguments = Arguments(call)
+                    let id = try arguments.text(0, "id", bytes: 1...PTTBusLimits.nearbyIDBytes)
+                    let uuid = try await api.joinNearby(id, try arguments.nearbyCode(1), call.sender)
                     return [.objectPath(try DBusObjectPath(PTTBus.channelPath(uuid)))]
                 },
                 "DeleteChannel": action { api, call in
@@ -37,27 +38,6 @@ extension DaemonAPI {
                 "Admit": action { try await $0.decideNearby(true, $1) },
                 "Refuse": action { try await $0.decideNearby(false, $1) },
             ])
-    }
-
-    private static func option(_ name: String, of call: DBusMethodCall) -> DBusValue? {
-        call.arguments.count > 1 ? call.arguments[1].propertiesValue?[name] : nil
-    }
-
-    private static func admission(_ call: DBusMethodCall) throws -> NearbyAdmission {
-        guard let option = option("Admission", of: call) else { return .open }
-        guard let admission = option.stringValue.flatMap({ NearbyAdmission(rawValue: $0) }) else {
-            throw DBusErrorReply.invalidArguments("option Admission: one of open, code and ask is expected")
-        }
-        return admission
-    }
-
-    private static func code(_ call: DBusMethodCall) throws -> String? {
-        guard let option = option("Code", of: call) else { return nil }
-        guard let code = option.stringValue, (1...PTTBusLimits.nearbyCodeBytes).contains(code.utf8.count) else {
-            throw DBusErrorReply.invalidArguments(
-                "option Code: 1 to \(PTTBusLimits.nearbyCodeBytes) bytes of text are expected")
-        }
-        return code
     }
 
     /// A join may wait for somebody's answer, for which nobody waits when the caller has left the bus.

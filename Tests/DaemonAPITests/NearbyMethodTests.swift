@@ -138,6 +138,10 @@ private actor NearbyStand: NearbyControls {
         ("JoinChannel", [DBusValue.string(""), .properties([:])]),
         ("JoinChannel", [.string("a"), .properties(["Code": .string(String(repeating: "1", count: 25))])]),
         ("CreateChannel", [.string("a"), .properties(["Admission": .string("closed")])]),
+        // A misspelt option would be meant to do something.
+        ("CreateChannel", [.string("a"), .properties(["admission": .string("code")])]),
+        ("CreateChannel", [.string("a"), .properties(["Admission": .boolean(true)])]),
+        ("JoinChannel", [.string("a"), .properties(["code": .string("1")])]),
         ("Admit", [.string("")]), ("DeleteChannel", [.string(String(repeating: "a", count: 97))]),
         ("CreateChannel", [.string(String(repeating: "a", count: 129)), .properties([:])]),
     ])
