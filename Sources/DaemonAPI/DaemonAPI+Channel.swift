@@ -17,7 +17,7 @@ extension DaemonAPI {
     /// Everybody's: talking, hearing it again, and leaving.
     private func talking(_ uuid: UUID) -> [String: DBusMethodStarter] {
         [
-            "BeginTransmitting": action { try await $0.begin($1.sender) },
+            "BeginTransmitting": action { try await $0.begin(uuid, $1.sender) },
             "StopTransmitting": action { try await $0.end($1.sender) },
             "ReplayLast": action { api, call in
                 try await api.controls.replayLast(uuid, by: api.identity(of: call.sender))
@@ -92,13 +92,13 @@ extension DaemonAPI {
 
     // MARK: Talking
 
-    private func begin(_ caller: String) async throws {
+    private func begin(_ uuid: UUID, _ caller: String) async throws {
         try await waitForTurn(.talkKey, of: caller)
         let controls = try controls
         // Watched before the press, so that a caller who is gone by now is noticed.
         try await hold(.talkKey, for: caller)
         do {
-            try await controls.pressTalkKey(caller: caller)
+            try await controls.pressTalkKey(uuid, caller: caller)
         } catch {
             // Answered with an error: this press is over, and the next one counts.
             _ = await controls.releaseTalkKey(caller: caller)

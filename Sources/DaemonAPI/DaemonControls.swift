@@ -91,11 +91,13 @@ public enum ChannelChoice: Hashable, Sendable {
 /// The requests of the bus to the daemon. `DaemonAPI` has checked the arguments, and the caller's right to change a
 /// channel. The channel of a request is the one of the last `DaemonAPI.update(channel:)`, or of one a moment before.
 public protocol DaemonControls: Actor {
-    /// `caller` presses the talk key of the active channel.
+    /// `caller` presses the talk key of a channel.
     ///
-    /// - Parameter caller: Its unique name.
-    /// - Throws: Why nothing is transmitted.
-    func pressTalkKey(caller: String) async throws(PTChannelError)
+    /// - Parameters:
+    ///   - channel: The channel whose object it called. Another one may have become active while the begin waited.
+    ///   - caller: Its unique name.
+    /// - Throws: Why nothing is transmitted: `channelNotFound` when another channel is active.
+    func pressTalkKey(_ channel: UUID, caller: String) async throws(PTChannelError)
 
     /// `caller` lets go, or has left the bus.
     ///

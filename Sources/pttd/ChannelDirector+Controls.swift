@@ -15,9 +15,8 @@ import Vocabulary
 extension ChannelDirector: DaemonControls {
     // MARK: The talk key
 
-    func pressTalkKey(caller: String) async throws(PTChannelError) {
-        guard let seat else { throw Self.noChannel }
-        try await seat.bridge.press(.caller(caller))
+    func pressTalkKey(_ channel: UUID, caller: String) async throws(PTChannelError) {
+        try await bridge(channel).press(.caller(caller))
     }
 
     func releaseTalkKey(caller: String) async -> Bool {

@@ -1,6 +1,7 @@
 // Callers that begin and stop as fast as they can: the rule, and org.pttd on a real bus.
 import BusTestSupport
 import DBus
+import FoundationEssentials
 import MonotonicTime
 import PTTBus
 import Reactor
@@ -94,7 +95,7 @@ import Testing
                 #expect(await Self.isDone(caller, "StopTransmitting"))
             }
             let elapsed = Double((Instant.now - begun).nanoseconds) / 1e9
-            let presses = await served.controls.presses
+            let presses = await served.controls.presses.count
             #expect(Double(presses) <= 10 + elapsed * 8 + 1, "\(presses) in \(elapsed) s")
             #expect(await served.controls.holders.isEmpty)
             // A press that waits is done when its turn has come.
@@ -117,7 +118,34 @@ import Testing
             }
             #expect(await Self.isDone(caller, "StopTransmitting"))
             #expect(await served.controls.holders.isEmpty)
-            #expect(await served.controls.presses > 0)
+            #expect(await !served.controls.presses.isEmpty)
+            await caller.close()
+            await served.close()
+        }
+    }
+
+    @Test func `a press that waits for its turn is a press of the channel that was active when it was made`()
+        async throws
+    {
+        try await withBus { fixture in
+            let served = try await Served(fixture)
+            let caller = try await fixture.connect()
+            for _ in 0..<PTTBusLimits.begins.burst {
+                #expect(await Self.isDone(caller, "BeginTransmitting"))
+                #expect(await Self.isDone(caller, "StopTransmitting"))
+            }
+            try await caller.send(
+                destination: PTTBus.name, path: Served.path, interface: PTTBus.channelInterface,
+                method: "BeginTransmitting")
+            // Answered after the press has come.
+            _ = try await caller.getProperty(
+                "Version", of: PTTBus.managerInterface, destination: PTTBus.name, path: "/org/pttd")
+            var other = Served.channel
+            other.uuid = "227face1-cb21-11e5-93d0-0002a5d5c51b"
+            await served.api.update(channel: other)
+            let count = PTTBusLimits.begins.burst + 1
+            #expect(try await eventually { await served.controls.presses.count == count })
+            #expect(await served.controls.presses == [UUID](repeating: Served.uuid, count: count))
             await caller.close()
             await served.close()
         }

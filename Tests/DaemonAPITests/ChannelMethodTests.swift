@@ -262,7 +262,7 @@ import Testing
                         destination: PTTBus.name, path: Served.path, interface: PTTBus.channelInterface,
                         method: method)
                 }
-                let isPressed = try await eventually { await served.controls.presses == round }
+                let isPressed = try await eventually { await served.controls.presses.count == round }
                 #expect(isPressed)
                 // Whoever lets go first would hold for ever after.
                 _ = try await quick.call(

@@ -37,8 +37,8 @@ actor Controls: DaemonControls {
     nonisolated var unownedExecutor: UnownedSerialExecutor { loop.asUnownedSerialExecutor() }
     /// Who holds the talk key.
     var holders: [String] = []
-    /// How often somebody pressed it.
-    var presses = 0
+    /// The channel of each press.
+    var presses: [UUID] = []
     /// Everything else that was asked, in order.
     nonisolated let asked = Recorder<Asked>()
     /// The programs that are registered, with how to call them.
@@ -64,10 +64,10 @@ actor Controls: DaemonControls {
         if let refusal { throw refusal }
     }
 
-    func pressTalkKey(caller: String) async throws(PTChannelError) {
+    func pressTalkKey(_ channel: UUID, caller: String) async throws(PTChannelError) {
         // As in the daemon, a refused press is a press until it is let go, and a second one is no other.
         if !holders.contains(caller) { holders.append(caller) }
-        presses += 1
+        presses.append(channel)
         if isHoldingPresses { await withCheckedContinuation { heldPresses.append($0) } }
         if let refusal { throw refusal }
     }

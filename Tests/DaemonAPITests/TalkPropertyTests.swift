@@ -87,7 +87,7 @@ import Testing
                 on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger,
                 answerLimit: .milliseconds(200))
             await #expect(throws: DaemonClientError.self) { try await client.beginTransmitting() }
-            #expect(try await eventually { await served.controls.presses == 1 })
+            #expect(try await eventually { await served.controls.presses.count == 1 })
             #expect(try await eventually { await served.controls.holders.isEmpty })
             await served.controls.answerPresses()
             #expect(try await eventually { await served.controls.holders.isEmpty })

@@ -76,7 +76,7 @@ actor ScriptedDaemon: DaemonControls {
     /// Presses wait for the floor from now on.
     func letWait() { isQueueing = true }
 
-    func pressTalkKey(caller: String) async throws(PTChannelError) {
+    func pressTalkKey(_ channel: UUID, caller: String) async throws(PTChannelError) {
         try note("press")
         guard !isQueueing else {
             await show { $0?.queuePosition = 2 }

@@ -360,6 +360,25 @@ import Testing
         }
     }
 
+    @Test func `a press of a channel that is not the active one begins nothing`() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let director = daemon.parts.director
+            let error = await #expect(throws: PTChannelError.self) {
+                try await director.pressTalkKey(UUID(), caller: ":1.7")
+            }
+            #expect(error?.code == .channelNotFound)
+            #expect(await !director.releaseTalkKey(caller: ":1.7"), "nothing is held")
+            let client = try await DaemonClient.find(
+                on: .address(fixture.bus.address), loop: fixture.loop, logger: fixture.logger)
+            #expect(try await eventually { try await client.active()?.serviceStatus == "ready" })
+            try await director.pressTalkKey(daemon.configured, caller: ":1.7")
+            #expect(await director.releaseTalkKey(caller: ":1.7"))
+            await daemon.stop()
+        }
+    }
+
     @Test func anotherProgramDoesNotChangeTheChannel() async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
