@@ -15,6 +15,8 @@ struct LinkSettings: Sendable {
     var applicationName: String?
     /// Where the delegates are called.
     var delegateQueue: DispatchQueue = .main
+    /// How long the app may take to complete a service update. pttd waits no longer.
+    var serviceUpdateLimit = PTTBusLimits.serviceUpdateAnswer
 }
 
 /// One app's connection to pttd.
@@ -237,7 +239,7 @@ actor DaemonLink {
             await caller.serviceUpdate(
                 push, isHighPriority: isHighPriority, remainingHighPriorityBudget: remainingHighPriorityBudget)
         }
-        let limit = loop.schedule(after: PTTBusLimits.delegateAnswer) { work.cancel() }
+        let limit = loop.schedule(after: settings.serviceUpdateLimit) { work.cancel() }
         await work.value
         await sendOutbox()
         guard limit.isPending else {

@@ -70,7 +70,7 @@ public protocol PTChannelManagerDelegate: AnyObject {
     ///   - pushPayload: The push's JSON object.
     ///   - isHighPriority: Whether it is one of those that the budget counts.
     ///   - remainingHighPriorityBudget: How many more high-priority ones this hour allows.
-    ///   - completion: To be called when the work is done, within 10 seconds.
+    ///   - completion: To be called when the work is done, within 30 seconds.
     func incomingServiceUpdatePush(
         channelManager: PTChannelManager, channelUUID: UUID, pushPayload: [String: Any], isHighPriority: Bool,
         remainingHighPriorityBudget: Int, completion: @escaping @Sendable () -> Void)

@@ -264,6 +264,26 @@ import Testing
             manager.link.stop()
         }
     }
+
+    @Test func `a service update has as long as pttd waits for it, and is given up after that`() async throws {
+        #expect(LinkSettings().serviceUpdateLimit == PTTBusLimits.serviceUpdateAnswer)
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
+            let app = SlowApp()
+            var settings = fixture.linkSettings()
+            settings.serviceUpdateLimit = .milliseconds(100)
+            let manager = try await PTChannelManager.make(
+                Delegates(manager: app, restoration: app.recording), settings: settings)
+            let error = await #expect(throws: DBusError.self) {
+                try await daemon.tell(
+                    "IncomingServiceUpdatePush",
+                    [.string(Self.channel.busText), .string("{}"), .boolean(true), .int32(5)])
+            }
+            #expect(error?.remoteName == "org.freedesktop.DBus.Error.Failed")
+            #expect(app.recording.told.all == ["update began", "update ended"])
+            manager.link.stop()
+        }
+    }
 }
 
 /// An app with the asynchronous form of the service update, which lasts as long as the test wants.
