@@ -362,7 +362,8 @@ let package = Package(
         tests(
             "pttd", named: "pttd",
             [
-                "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "Files", "Settings", "Audio", "RelayClient",
+                "Headsets", "FakeBlueZ", "BusTestSupport", "DBus", "DaemonAPI", "Files", "Settings", "Audio",
+                "RelayClient",
                 "WebSockets",
                 "RelayProtocol",
                 "RelayServer", "Accessories", "Bridge",

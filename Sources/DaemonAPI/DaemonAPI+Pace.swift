@@ -17,17 +17,15 @@ struct PacedBegins {
 extension DaemonAPI {
     /// Returns when `caller` may begin; without a pause where it has not begun too often, and where the media are a program's: nothing of
     /// that reaches the relay, and a program that does not take its delegate's calls counts as gone.
-    /// - Throws: when the caller has asked for the end meanwhile.
-    func waitForTurn(_ use: WatchedCaller.Use, of caller: String) async throws(PTChannelError) {
+    /// - Throws: `LimitsExceeded` when the caller has asked for the end meanwhile.
+    func waitForTurn(_ use: WatchedCaller.Use, of caller: String) async throws(DBusErrorReply) {
         guard channel?.properties.media != .application else { return }
         guard let begin = begins.pace.begin(.init(caller: caller, use: use), at: .now) else { return }
         scheduleBegins()
         let isTurn = await withCheckedContinuation { begins.waiting[begin] = $0 }
         guard !isTurn else { return }
-        throw PTChannelError(
-            .unknown,
-            explanation:
-                "ended before it began: this caller begins more than \(PTTBusLimits.begins.perSecond) times a second")
+        throw .limitsExceeded(
+            "ended before it began: this caller begins more than \(PTTBusLimits.begins.perSecond) times a second")
     }
 
     /// `caller` wants the end: its begins that wait are over.

@@ -65,6 +65,14 @@ extension PTChannelError {
     }
 }
 
+extension DelegateStateMachine.Failure {
+    /// Why an answer of `org.pttd`, or its absence, is a failure. What pttd's rules refuse has an error name of its own.
+    init(_ error: DBusError) {
+        self.init(
+            error: PTChannelError(error), isCalledBack: error.remoteName?.hasPrefix(PTTBus.errorPrefix) ?? false)
+    }
+}
+
 extension PTInstantiationError {
     /// Why registering failed.
     init(registering error: DBusError) {

@@ -44,14 +44,14 @@ extension DaemonLink {
         let fits = submit { link in
             link.caller.post(link.machine.handle(.requested(request, uuid), at: .now))
             guard link.machine.waitingCount <= DelegateStateMachine.requestsMax else {
-                return link.answered(request, uuid, Self.tooMany)
+                return link.answered(request, uuid, Self.notSent)
             }
             Task {
                 do throws(DBusError) {
                     try await send(link)
                     link.answered(request, uuid, nil)
                 } catch {
-                    link.answered(request, uuid, PTChannelError(error))
+                    link.answered(request, uuid, DelegateStateMachine.Failure(error))
                 }
             }
         }
@@ -59,16 +59,19 @@ extension DaemonLink {
             loop.execute { [weak self] in
                 self?.assumeIsolated { link in
                     link.caller.post(link.machine.handle(.requested(request, uuid), at: .now))
-                    link.answered(request, uuid, Self.tooMany)
+                    link.answered(request, uuid, Self.notSent)
                 }
             }
         }
     }
 
     static let tooMany = PTChannelError(.unknown, explanation: "too many requests wait for their answers")
+    private static let notSent = DelegateStateMachine.Failure(error: tooMany, isCalledBack: false)
 
-    private func answered(_ request: DelegateStateMachine.Request, _ uuid: UUID, _ error: PTChannelError?) {
-        caller.post(machine.handle(.answered(request, uuid, error), at: .now))
+    private func answered(
+        _ request: DelegateStateMachine.Request, _ uuid: UUID, _ failure: DelegateStateMachine.Failure?
+    ) {
+        caller.post(machine.handle(.answered(request, uuid, failure), at: .now))
         if !machine.isWaiting(for: .stop) { resumeStopWaiters() }
     }
 

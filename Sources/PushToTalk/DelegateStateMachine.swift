@@ -10,6 +10,13 @@ struct DelegateStateMachine {
         case join, leave, begin, stop
     }
 
+    /// Why a request failed.
+    struct Failure: Hashable, Sendable {
+        var error: PTChannelError
+        /// Whether pttd calls the delegate about it as well.
+        var isCalledBack: Bool
+    }
+
     /// Something that happened.
     enum Event: Sendable {
         /// pttd calls a method of the delegate.
@@ -17,7 +24,7 @@ struct DelegateStateMachine {
         /// The app's request is on its way to pttd.
         case requested(Request, UUID)
         /// pttd answered the request, or nobody did; nil: accepted.
-        case answered(Request, UUID, PTChannelError?)
+        case answered(Request, UUID, Failure?)
         /// pttd left the bus, or the bus is gone.
         case daemonGone
         /// pttd knows this app (again), and says which channel it has.
@@ -34,8 +41,8 @@ struct DelegateStateMachine {
         case refuse(String)
     }
 
-    /// pttd reports a failure twice, as an answer and as a callback. Within this time, pttd's own limit for an answer,
-    /// both count as one.
+    /// pttd reports what its rules refuse twice, as an answer and as a callback. Within this time, pttd's own limit for
+    /// an answer, both count as one.
     static let repetitionLimit = Duration.seconds(10)
     /// Requests that wait for their answers; beyond it one fails at once.
     static let requestsMax = 256
@@ -51,8 +58,8 @@ struct DelegateStateMachine {
         var waiting = 0
         /// Of those, the requests whose outcome the delegate already got as a callback.
         var told = 0
-        /// Failures that were reported because of an answer. Until these times pttd's callback about the same failure
-        /// is dropped.
+        /// Failures that were reported because of an answer, and that pttd calls back about. Until these times that
+        /// callback is dropped.
         var repetitionsUntil: [Instant] = []
     }
 
@@ -69,7 +76,8 @@ struct DelegateStateMachine {
         case .called(let callback): called(callback, at: now)
         case .requested(let request, let uuid):
             progress[Key(request: request, channel: uuid), default: .init()].waiting += 1
-        case .answered(let request, let uuid, let error): answered(Key(request: request, channel: uuid), error, at: now)
+        case .answered(let request, let uuid, let failure):
+            answered(Key(request: request, channel: uuid), failure, at: now)
         case .daemonGone: daemonGone()
         case .registered(let active): registered(active)
         }
@@ -161,14 +169,14 @@ struct DelegateStateMachine {
         actions.append(.tell(callback))
     }
 
-    private mutating func answered(_ key: Key, _ error: PTChannelError?, at now: Instant) {
+    private mutating func answered(_ key: Key, _ failure: Failure?, at now: Instant) {
         guard var entry = progress[key], entry.waiting > 0 else { return }
         entry.waiting -= 1
         if entry.told > 0 {
             entry.told -= 1
-        } else if let error {
-            entry.repetitionsUntil.append(now + Self.repetitionLimit)
-            actions.append(.tell(key.request.failure(key.channel, error)))
+        } else if let failure {
+            if failure.isCalledBack { entry.repetitionsUntil.append(now + Self.repetitionLimit) }
+            actions.append(.tell(key.request.failure(key.channel, failure.error)))
         }
         progress[key] = entry
     }
@@ -183,6 +191,8 @@ struct DelegateStateMachine {
     // MARK: pttd comes and goes
 
     private mutating func daemonGone() {
+        // It calls back about nothing any more.
+        for key in progress.keys { progress[key]?.repetitionsUntil = [] }
         guard let channel else { return }
         if order.isTransmitting { actions.append(.tell(.didEndTransmitting(channel, source: .unknown))) }
         if order.isSessionActive { actions.append(.tell(.didDeactivateAudioSession)) }

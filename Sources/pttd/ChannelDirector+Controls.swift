@@ -177,17 +177,26 @@ extension ChannelDirector: DaemonControls {
     // MARK: Transmissions of programs
 
     func requestBeginTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
-        guard try await inTurn(caller, asks: true) else {
-            let error = PTChannelError(.appNotForeground)
+        let isForeground = try await inTurn(caller, asks: true)
+        let bridge: Bridge
+        do throws(PTChannelError) {
+            guard isForeground else { throw PTChannelError(.appNotForeground) }
+            bridge = try self.bridge(channel)
+        } catch {
             fail(caller) { .failedToBeginTransmitting(channel, error) }
             throw error
         }
-        try await bridge(channel).requestBegin(program: caller.busName)
+        try await bridge.requestBegin(program: caller.busName)
     }
 
     func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
         _ = try await inTurn(caller, asks: false)
-        try await bridge(channel).requestStop(.developerRequest)
+        let bridge: Bridge
+        do throws(PTChannelError) { bridge = try self.bridge(channel) } catch {
+            fail(caller) { .failedToStopTransmitting(channel, error) }
+            throw error
+        }
+        try await bridge.requestStop(.developerRequest)
     }
 
     func requestingCallerLeft(_ caller: BusCaller) async {

@@ -1,6 +1,8 @@
 // The rules between pttd's calls and the app's delegate, without any bus.
+import DBus
 import Foundation
 import MonotonicTime
+import PTTBus
 import PushToTalkCore
 import TestSupport
 import Testing
@@ -10,6 +12,11 @@ import Testing
 @Suite struct DelegateStateMachineTests {
     private let first = UUID()
     private let second = UUID()
+
+    /// What pttd's rules refuse.
+    private func refused(_ code: PTChannelError.Code) -> DelegateStateMachine.Failure {
+        DelegateStateMachine.Failure(error: PTChannelError(code), isCalledBack: true)
+    }
 
     private func told(_ actions: [DelegateStateMachine.Action]) -> [DelegateCallback] {
         actions.compactMap { if case .tell(let callback) = $0 { callback } else { nil } }
@@ -42,16 +49,45 @@ import Testing
         _ = machine.handle(.requested(.begin, first), at: .zero)
         _ = machine.handle(.called(.didBeginTransmitting(first, source: .developerRequest)), at: .zero)
         _ = machine.handle(.called(.didEndTransmitting(first, source: .unknown)), at: .zero)
-        #expect(machine.handle(.answered(.begin, first, PTChannelError(.unknown)), at: .zero).isEmpty)
+        #expect(machine.handle(.answered(.begin, first, refused(.unknown)), at: .zero).isEmpty)
     }
 
     @Test func `the same failure counts as new after its limit`() {
         var machine = DelegateStateMachine()
         let error = PTChannelError(.callActive)
         _ = machine.handle(.requested(.begin, first), at: .zero)
-        #expect(told(machine.handle(.answered(.begin, first, error), at: .zero)).count == 1)
+        #expect(told(machine.handle(.answered(.begin, first, refused(.callActive)), at: .zero)).count == 1)
         let later = Instant.zero + DelegateStateMachine.repetitionLimit
         #expect(told(machine.handle(.called(.failedToBeginTransmitting(first, error)), at: later)).count == 1)
+    }
+
+    @Test func `after a failure that pttd does not call back about, the next one that it does is told`() {
+        let failures: [DBusError] = [
+            .remote(name: "org.freedesktop.DBus.Error.UnknownObject", message: "no object"),
+            .remote(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many calls"),
+            .timedOut("RequestBeginTransmitting"), .disconnected,
+        ]
+        let called = DelegateCallback.failedToBeginTransmitting(first, PTChannelError(.callActive))
+        for failure in failures.map({ DelegateStateMachine.Failure($0) }) {
+            var machine = DelegateStateMachine()
+            _ = machine.handle(.requested(.begin, first), at: .zero)
+            #expect(told(machine.handle(.answered(.begin, first, failure), at: .zero)).count == 1)
+            _ = machine.handle(.requested(.begin, first), at: .zero)
+            _ = machine.handle(.answered(.begin, first, nil), at: .zero)
+            #expect(told(machine.handle(.called(called), at: .zero + .seconds(1))) == [called])
+        }
+    }
+
+    @Test func `a daemon that is gone calls back about nothing, so the failure of the next one is told`() {
+        var machine = DelegateStateMachine()
+        let reply = PTTBus.reply(PTChannelError(.callActive))
+        let failure = DelegateStateMachine.Failure(.remote(name: reply.name, message: reply.message))
+        #expect(failure.isCalledBack)
+        _ = machine.handle(.requested(.begin, first), at: .zero)
+        #expect(told(machine.handle(.answered(.begin, first, failure), at: .zero)).count == 1)
+        _ = machine.handle(.daemonGone, at: .zero)
+        let called = DelegateCallback.failedToBeginTransmitting(first, PTChannelError(.callActive))
+        #expect(told(machine.handle(.called(called), at: .zero)) == [called])
     }
 
     /// Whatever comes in, the delegate sees the documented order, and every request has at most one failure.
@@ -125,7 +161,8 @@ import Testing
         case 13:
             guard let index = waiting.indices.randomElement(using: &random) else { return .daemonGone }
             let (request, uuid) = waiting.remove(at: index)
-            return .answered(request, uuid, random.chance(50) ? error : nil)
+            let failure = DelegateStateMachine.Failure(error: error, isCalledBack: random.chance(50))
+            return .answered(request, uuid, random.chance(50) ? failure : nil)
         case 14: return .daemonGone
         default: return .registered(activeChannel: random.chance(50) ? uuid : nil)
         }

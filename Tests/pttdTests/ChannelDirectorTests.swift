@@ -2,6 +2,7 @@ import Accessories
 import Bridge
 import BusTestSupport
 import DBus
+import DaemonAPI
 import FoundationEssentials
 import Glibc
 import PTTBus
@@ -67,6 +68,28 @@ import Testing
             let program = try await TestProgram(fixture)
             #expect(await refusal { try await program.client.leaveChannel(UUID()) } == .channelNotFound)
             try await program.expect(["FailedToLeaveChannel"])
+            await daemon.stop()
+        }
+    }
+
+    @Test func `a begin and a stop of a channel that was the active one are told to the delegate as well`() async throws
+    {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture, name: name)
+            let busName = try #require(await program.client.uniqueName)
+            let caller = BusCaller(
+                busName: busName, application: ApplicationID(busName: busName, name: name))
+            let director = daemon.parts.director
+            let begin = await #expect(throws: PTChannelError.self) {
+                try await director.requestBeginTransmitting(UUID(), by: caller)
+            }
+            let stop = await #expect(throws: PTChannelError.self) {
+                try await director.requestStopTransmitting(UUID(), by: caller)
+            }
+            #expect(begin?.code == .channelNotFound && stop?.code == .channelNotFound)
+            try await program.expect(["FailedToBeginTransmitting", "FailedToStopTransmitting"])
             await daemon.stop()
         }
     }
