@@ -82,7 +82,7 @@ extension DaemonAPI {
                 bus: bus, busName: caller, path: path, limit: delegateLimit, logger: logger,
                 overflowed: { [weak self] in
                     guard let self else { return }
-                    Task { await self.endRegistration(of: caller) }
+                    Task { await self.dismiss(caller) }
                 }))
     }
 
@@ -112,6 +112,23 @@ extension DaemonAPI {
         guard let registration = applications[caller] else { return }
         registration.application.delegate.assumeIsolated { $0.end() }
         if registration.state == .coming { registration.state = .over }
+    }
+
+    /// Ends the registration of a program that does not take its delegate's calls, and tells the program. It may read that, behind
+    /// those calls, when it goes on.
+    private func dismiss(_ caller: String) async {
+        let isRegistered = applications[caller]?.state == .registered
+        await endRegistration(of: caller)
+        // A registration that is not complete has an answer that tells.
+        guard isRegistered else { return }
+        do throws(DBusError) {
+            try await bus.emitSignal(
+                PTTBus.registrationEnded, of: PTTBus.managerInterface, at: Self.managerPath, to: caller)
+        } catch {
+            logger.warning(
+                "program not told that its registration has ended",
+                metadata: ["program": "\(caller)", "why": "\(error)"])
+        }
     }
 
     /// Ends the program's registration. A registration in progress fails with its own call.

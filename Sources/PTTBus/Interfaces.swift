@@ -23,6 +23,8 @@ public enum PTTBus {
     public static let learningInterface = "org.pttd.Learning1"
     /// `org.pttd.Delegate1`, which programs with a channel manager serve.
     public static let delegateInterface = "org.pttd.Delegate1"
+    /// The signal of `org.pttd.Manager1` to a program whose registration the daemon has ended.
+    public static let registrationEnded = "RegistrationEnded"
 
     /// The introspection XML of the named interface.
     public static func xml(of interface: String) -> String {

@@ -89,6 +89,15 @@ actor DaemonLink {
             _ = try await bus.watchName(PTTBus.name) { [weak self] owner in
                 self?.assumeIsolated { $0.ownerChanged(owner) }
             }
+            try await bus.addMatch(
+                DBusMatchRule(
+                    sender: PTTBus.name, path: Self.rootPath, interface: PTTBus.managerInterface,
+                    member: PTTBus.registrationEnded)
+            ) { [weak self] _ in
+                guard let self else { return }
+                // Behind the calls that came before it: their tasks may not have begun.
+                self.loop.execute { self.assumeIsolated { $0.registrationEnded() } }
+            }
             try await register(on: bus)
         } catch {
             throw PTInstantiationError(registering: error)
@@ -176,6 +185,17 @@ actor DaemonLink {
             if !nearby.continuations.isEmpty { nearby.tell(PTNearbyList(problem: "pttd is not running")) }
         }
         guard isStarted, owner != nil else { return }
+        retryDelay = Self.firstRetry
+        registerAgain()
+    }
+
+    /// pttd calls this app's delegate no more, because it has not answered for long.
+    private func registrationEnded() {
+        logger.warning(
+            "pttd has ended the registration: the delegate left too many calls unanswered; registering again")
+        registered = nil
+        caller.post(machine.handle(.daemonGone, at: .now))
+        retry?.cancel()
         retryDelay = Self.firstRetry
         registerAgain()
     }

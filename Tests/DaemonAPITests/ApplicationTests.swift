@@ -407,6 +407,54 @@ private struct Program {
         }
     }
 
+    @Test func `a program whose registration has ended is told so behind the calls that it has not answered`()
+        async throws
+    {
+        try await withBus { fixture in
+            let served = try await Served(fixture, delegateLimit: .seconds(600))
+            let program = try await fixture.connect()
+            let other = try await fixture.connect()
+            let told = Recorder<String>()
+            for (connection, name) in [(program, "program"), (other, "other")] {
+                try await connection.addMatch(
+                    DBusMatchRule(
+                        sender: PTTBus.name, interface: PTTBus.managerInterface, member: PTTBus.registrationEnded)
+                ) { _ in told.record(name) }
+            }
+            let declaration = try PTTBus.declaration(of: PTTBus.delegateInterface)
+            var methods: [String: DBusMethodHandler] = [:]
+            for method in declaration.methods {
+                methods[method.name] = { call in
+                    told.record(call.member)
+                    try await Task.sleep(for: .seconds(60))
+                    return []
+                }
+            }
+            try await program.export([try DBusExport(declaration, methods: methods)], at: "/delegate")
+            func register() async throws {
+                _ = try await program.call(
+                    destination: PTTBus.name, path: "/org/pttd", interface: PTTBus.managerInterface,
+                    method: "RegisterApplication",
+                    arguments: [.string(""), .objectPath("/delegate"), .properties([:])])
+            }
+            try await register()
+            let id = ApplicationID(busName: try #require(await program.uniqueName), name: "")
+            let delegate = try #require(await served.controls.delegate(of: id.busName))
+            await delegate.tell(.callback(.didDeactivateAudioSession))
+            try await told.wait(for: 1)
+            for _ in 0...PTTBusLimits.delegateQueue { await delegate.tell(.callback(.didDeactivateAudioSession)) }
+            #expect(try await told.wait(for: 2) == ["DidDeactivateAudioSession", "program"])
+            // It registers again, and nobody else has been told.
+            try await register()
+            #expect(served.controls.asked.all == [.register(id), .left(id), .register(id)])
+            _ = try await other.owner(of: PTTBus.name)
+            #expect(told.all.count == 2)
+            await program.close()
+            await other.close()
+            await served.close()
+        }
+    }
+
     @Test func `a program that completes no service update is over`() async throws {
         try await withBus { fixture in
             let served = try await Served(fixture)

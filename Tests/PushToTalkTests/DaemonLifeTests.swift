@@ -42,6 +42,26 @@ import Testing
         }
     }
 
+    @Test func `an app whose registration pttd has ended leaves nothing open and registers again`() async throws {
+        try await withBus { fixture in
+            let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)
+            let app = RecordingApp()
+            let manager = try await fixture.manager(app)
+            try await daemon.tell("DidBeginTransmitting", [.string(Self.channel.busText), .int32(1)])
+            // A late call, as those are that the app did not read.
+            try await daemon.endRegistration(after: "DidActivateAudioSession", [.properties([:])])
+            #expect(try await app.hears("didJoinChannel(channelRestoration)", times: 2))
+            #expect(manager.activeChannelUUID == Self.channel)
+            #expect(
+                app.told.all == [
+                    "didJoinChannel(channelRestoration)", "didBeginTransmitting(userRequest)", "didActivate",
+                    "didEndTransmitting(unknown)", "didDeactivate", "didJoinChannel(channelRestoration)",
+                ])
+            #expect(daemon.calls.all.count { $0.hasPrefix("RegisterApplication") } == 2)
+            manager.link.stop()
+        }
+    }
+
     @Test func `a bus that dies and comes back is a daemon that does`() async throws {
         try await withBus { fixture in
             let daemon = try await ScriptedDaemon(fixture, restoring: Self.channel)

@@ -49,6 +49,16 @@ actor ScriptedDaemon {
             method: method, arguments: arguments)
     }
 
+    /// Makes a call whose answer is not waited for, and ends the registration right after it.
+    func endRegistration(after method: String, _ arguments: [DBusValue]) async throws {
+        guard let application else { throw DBusErrorReply.failed("no application has registered") }
+        try await bus.send(
+            destination: application.sender, path: application.path, interface: PTTBus.delegateInterface,
+            method: method, arguments: arguments)
+        try await bus.emitSignal(
+            PTTBus.registrationEnded, of: PTTBus.managerInterface, at: "/org/pttd", to: application.sender)
+    }
+
     func showChannel(_ uuid: UUID) async throws {
         try await export(try DBusObjectPath(PTTBus.channelPath(uuid.busText)), PTTBus.channelInterface)
     }
