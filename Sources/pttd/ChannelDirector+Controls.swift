@@ -104,21 +104,26 @@ extension ChannelDirector: DaemonControls {
     // MARK: Joining and leaving
 
     func join(_ request: JoinRequest) async throws(PTChannelError) -> UUID {
+        var channel = request.channel
         do throws(PTChannelError) {
-            return try await admit(request)
+            let link = try Self.invitation(request.link)
+            channel = channel ?? link?.channel.uuid
+            return try await admit(request, link)
         } catch {
-            fail(request.caller) { .failedToJoinChannel(request.channel ?? UUID(), error) }
+            // A request that names no channel is answered only.
+            if let channel { fail(request.caller) { .failedToJoinChannel(channel, error) } }
             throw error
         }
     }
 
-    private func admit(_ request: JoinRequest) async throws(PTChannelError) -> UUID {
-        var link: InvitationLink?
-        if let text = request.link {
-            do throws(InvitationLinkError) { link = try InvitationLink(text) } catch {
-                throw PTChannelError(.unknown, explanation: "\(error)")
-            }
+    private static func invitation(_ text: String?) throws(PTChannelError) -> InvitationLink? {
+        guard let text else { return nil }
+        do throws(InvitationLinkError) { return try InvitationLink(text) } catch {
+            throw PTChannelError(.unknown, explanation: "\(error)")
         }
+    }
+
+    private func admit(_ request: JoinRequest, _ link: InvitationLink?) async throws(PTChannelError) -> UUID {
         let isForeground = try await inTurn(request.caller, asks: true)
         try await whileJoining {
             join(

@@ -94,6 +94,29 @@ import Testing
         }
     }
 
+    @Test func `a failed join by invitation is told with the channel of the invitation`() async throws {
+        try await withBus { fixture in
+            let directory = try TemporaryDirectory()
+            let daemon = try await RunningDaemon(fixture, in: directory)
+            let program = try await TestProgram(fixture, name: name)
+            _ = try await program.client.joinChannel(UUID(), name: "Alpha")
+            try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
+            program.told.clear()
+            // It names no channel that could be told.
+            #expect(
+                await refusal { _ = try await program.client.joinChannel(nil, name: "", link: "ptt://") } == .unknown)
+            let link = daemon.invitation.text
+            let code = await refusal { _ = try await program.client.joinChannel(nil, name: "", link: link) }
+            #expect(code == .channelLimitReached)
+            try await program.expect(["FailedToJoinChannel"])
+            let channels = program.told.all.compactMap { call -> UUID? in
+                if case .callback(.failedToJoinChannel(let uuid, _), _) = call { uuid } else { nil }
+            }
+            #expect(channels == [daemon.configured])
+            await daemon.stop()
+        }
+    }
+
     @Test func aProgramTakesTheConfiguredChannelOverWithTheDaemonsSound() async throws {
         try await withBus { fixture in
             let directory = try TemporaryDirectory()
