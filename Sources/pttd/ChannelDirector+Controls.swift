@@ -84,13 +84,17 @@ extension ChannelDirector: DaemonControls {
 
     /// Waits for the caller's earlier requests; without a pause when there are none.
     ///
-    /// - Parameter asks: Whether it matters if the caller, when it is a registered program, is in the foreground.
+    /// - Parameters:
+    ///   - asks: Whether it matters if the caller, when it is a registered program, is in the foreground.
+    ///   - isEnd: Whether the request ends something.
     /// - Returns: Whether it is, or true where it does not matter.
     /// - Throws: When too many wait, or when a begin or a join was asked for by a program that is not registered any more.
-    private func inTurn(_ caller: BusCaller, asks: Bool) async throws(PTChannelError) -> Bool {
+    private func inTurn(
+        _ caller: BusCaller, asks: Bool, isEnd: Bool = false
+    ) async throws(PTChannelError) -> Bool {
         let name = caller.busName
         let delegate = programs[name]
-        if try turns.begin(name) { await withCheckedContinuation { turns.wait(name, $0) } }
+        if try turns.begin(name, isEnd: isEnd) { await withCheckedContinuation { turns.wait(name, $0) } }
         var isForeground = true
         if asks, caller.application != nil, let dependencies { isForeground = await dependencies.isForeground(name) }
         turns.end(name)
@@ -165,7 +169,7 @@ extension ChannelDirector: DaemonControls {
     }
 
     func leave(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
-        _ = try await inTurn(caller, asks: false)
+        _ = try await inTurn(caller, asks: false, isEnd: true)
         if let error = step(.leave(channel, caller: caller.busName)) {
             fail(caller) { .failedToLeaveChannel(channel, error) }
             throw error
@@ -195,7 +199,7 @@ extension ChannelDirector: DaemonControls {
     }
 
     func requestStopTransmitting(_ channel: UUID, by caller: BusCaller) async throws(PTChannelError) {
-        _ = try await inTurn(caller, asks: false)
+        _ = try await inTurn(caller, asks: false, isEnd: true)
         let bridge: Bridge
         do throws(PTChannelError) { bridge = try self.bridge(channel) } catch {
             fail(caller) { .failedToStopTransmitting(channel, error) }

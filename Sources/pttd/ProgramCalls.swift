@@ -82,22 +82,25 @@ struct ProgramCalls {
 /// The requests of callers that wait for an earlier one of the same caller. They stay in order, although some wait for information from the
 /// bus.
 struct CallerTurns {
-    /// Requests of one caller that wait.
-    private static let waitingMax = 64
+    /// Requests of one caller that wait, but for those that end something.
+    static let waitingMax = 64
+    /// With those. Behind each request that begins something there is space for its end.
+    static let waitingWithEndsMax = 128
 
     /// No entry while nothing of a caller is under way.
     private var waiting: [String: [CheckedContinuation<Void, Never>]] = [:]
 
     /// Begins a request of a caller.
     ///
+    /// - Parameter isEnd: Whether it ends something.
     /// - Returns: Whether it has to `wait` for an earlier one.
     /// - Throws: When too many wait.
-    mutating func begin(_ caller: String) throws(PTChannelError) -> Bool {
+    mutating func begin(_ caller: String, isEnd: Bool) throws(PTChannelError) -> Bool {
         guard let earlier = waiting[caller] else {
             waiting[caller] = []
             return false
         }
-        guard earlier.count < Self.waitingMax else {
+        guard earlier.count < (isEnd ? Self.waitingWithEndsMax : Self.waitingMax) else {
             throw PTChannelError(.unknown, explanation: "this caller has too many pending requests; try again")
         }
         return true
