@@ -1,6 +1,7 @@
 // Programs with a channel manager: registering, and leaving.
 import DBus
 import FoundationEssentials
+import Logging
 import PTTBus
 import PushToTalkCore
 

@@ -103,11 +103,8 @@ import Testing
             try await program.expect(["DidJoinChannel", "ReceivedEphemeralPushToken"])
             program.told.clear()
             // It names no channel that could be told.
-            #expect(
-                await refusal { _ = try await program.client.joinChannel(nil, name: "", link: "ptt://") } == .unknown)
-            let link = daemon.invitation.text
-            let code = await refusal { _ = try await program.client.joinChannel(nil, name: "", link: link) }
-            #expect(code == .channelLimitReached)
+            #expect(await program.refusalToJoin(by: "ptt://") == .unknown)
+            #expect(await program.refusalToJoin(by: daemon.invitation.text) == .channelLimitReached)
             try await program.expect(["FailedToJoinChannel"])
             let channels = program.told.all.compactMap { call -> UUID? in
                 if case .callback(.failedToJoinChannel(let uuid, _), _) = call { uuid } else { nil }

@@ -147,6 +147,11 @@ final class TestProgram: Sendable {
         channel = try await client.registerApplication(name: name)
     }
 
+    /// Why a join by a link alone is refused; nil: it is not.
+    func refusalToJoin(by link: String) async -> PTChannelError.Code? {
+        await refusal { _ = try await client.joinChannel(nil, name: "", link: link) }
+    }
+
     /// A program that registers as soon as `org.pttd` is served.
     static func whenServed(_ fixture: BusFixture, name: String) async throws -> TestProgram {
         let deadline = Instant.now + .seconds(10)
