@@ -44,9 +44,8 @@ struct NearbyList: AsyncParsableCommand {
     func run() async throws {
         let isLive = !json && TerminalSize.ofOutput != nil
         try await options.withDaemon { daemon in
-            let chosen = try await choose(daemon, isLive: isLive)
-            try? await daemon.stopBrowsing()
-            guard let chosen else { return }
+            guard let chosen = try await choose(daemon, isLive: isLive) else { return }
+            // It is there only while somebody looks for channels, which ends when this program leaves the bus.
             try await NearbyJoin.join(chosen, code: nil, daemon)
         }
     }

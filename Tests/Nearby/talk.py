@@ -1,6 +1,12 @@
 """Three machines with pttd on a network: one creates a channel, the others find it, join, talk and hear. Run by Tests/Nearby/talk."""
+import fcntl
 import json
+import os
+import pty
+import select
+import struct
 import subprocess
+import termios
 import time
 
 from machines import now, wait
@@ -79,6 +85,41 @@ def asked(report, stations):
     crane.ctl("nearby", "delete", "Asked")
 
 
+def chosen(report, stations):
+    """The list on a terminal, on a machine that looks for channels only while it shows them: Enter joins the channel."""
+    crane, _, tower = stations
+    tower.ctl("nearby", "create", "Listed")
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    shown_by = subprocess.Popen(
+        ["nsenter", f"--net=/run/netns/{crane.name}", *crane.command("nearby")],
+        stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "TERM": "xterm"}, start_new_session=True)
+    os.close(terminal)
+    shown = b""
+
+    def shows(text):
+        nonlocal shown
+        while select.select([screen], [], [], 0)[0]:
+            try:
+                shown += os.read(screen, 4096)
+            except OSError:     # the program has ended
+                break
+        return text in shown
+
+    try:
+        wait(lambda: shows(b"> Listed "), 10, "the list on a terminal shows the channel, chosen")
+        os.write(screen, b"\r")
+        wait(lambda: shows(b"joined Listed") or shown_by.poll() is not None, 10, "Enter does something")
+        report.hold("Enter in the list joins the channel", shows(b"joined Listed"))
+        wait(lambda: crane.is_ready("Listed"), 10, "crane is on the channel")
+    finally:
+        shown_by.kill()
+        shown_by.wait()
+        os.close(screen)
+    tower.ctl("nearby", "delete", "Listed")
+
+
 def prove(report, stations, _):
     crane, gate, tower = stations
     gate.browse()
@@ -142,6 +183,7 @@ def prove(report, stations, _):
 
     locked(report, stations)
     asked(report, stations)
+    chosen(report, stations)
 
     missing = gate.ctl("nearby", "join", "Crane 2", check=False)
     report.hold(f"a channel that is not there: {missing.stderr.strip()}", missing.returncode == 1)
