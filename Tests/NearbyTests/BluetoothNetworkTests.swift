@@ -53,11 +53,15 @@ import Testing
     @Test mutating func `a network that is there costs no wake up`() throws {
         let host = try #require(Self.host)
         _ = handle(.radio(true))
+        #expect(!network.isInUse)
         let ticket = try ask(for: host)
+        #expect(network.isInUse)
         #expect(handle(.wanted(host)).isEmpty)
         #expect(handle(.connected(ticket: ticket, interface: "bnep0")) == [.tell(.connected(interface: "bnep0"))])
+        #expect(network.isInUse)
         #expect(network.nextDeadline == nil)
         #expect(handle(.wanted(nil)) == [.disconnect(host)])
+        #expect(!network.isInUse)
         #expect(network.nextDeadline == nil)
         #expect(network.wish == nil)
     }

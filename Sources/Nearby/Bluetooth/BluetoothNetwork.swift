@@ -98,6 +98,14 @@ public struct BluetoothNetwork: Sendable {
     /// No network, and none wanted.
     public init() {}
 
+    /// Whether there is a network to `wish`, or one is being made.
+    public var isInUse: Bool {
+        switch state {
+        case .connecting, .connected: true
+        case .off, .waiting: false
+        }
+    }
+
     /// When `handleTimeout` has something to do; nil: not before the next event.
     public var nextDeadline: Instant? {
         switch state {

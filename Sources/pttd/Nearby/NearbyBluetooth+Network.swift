@@ -91,6 +91,11 @@ extension NearbyBluetooth {
         carryOut(network.handle(.lost(accessPoint), at: .now))
     }
 
+    /// Whether a network is there, or being made, over the link to this device.
+    func carriesNetwork(_ device: DeviceIdentifier) -> Bool {
+        network.isInUse && network.wish.flatMap { paired($0) } == device
+    }
+
     /// The device that an adapter of this machine is paired with.
     private func paired(_ accessPoint: BluetoothAccessPoint) -> DeviceIdentifier? {
         client?.assumeIsolated { client in

@@ -46,6 +46,8 @@ actor NearbyBluetooth {
     /// What is handed out now, page by page, and when it was put together.
     private var handedOut: (pages: [[UInt8]], at: Instant)?
     private var problem = ""
+    /// The reads under way, by ticket: whether the device was connected before. The link is somebody else's then.
+    private(set) var reads: [UInt64: Bool] = [:]
     /// Reads that wait for a device's services.
     private var waiting: [DeviceIdentifier: CheckedContinuation<Void, Never>] = [:]
     /// Devices that BlueZ keeps because of a read.
@@ -304,7 +306,7 @@ actor NearbyBluetooth {
             case .startScan: startScan()
             case .stopScan: stopScan()
             case .read(let peer, let ticket): Task { await read(peer, ticket) }
-            case .endRead(let peer, _): endRead(peer)
+            case .endRead(let peer, let ticket): endRead(peer, ticket)
             case .forget(let peer):
                 if let device = DeviceIdentifier(path: peer.path) { Task { await forget(device) } }
             case .report(let channels): handler(channels)
@@ -342,16 +344,19 @@ actor NearbyBluetooth {
         guard let client, let device = DeviceIdentifier(path: peer.path) else {
             return carryOut(finder.handle(.read(ticket: ticket, .failed), at: .now))
         }
-        let wasConnected = await client.device(device)?.isConnected ?? false
+        let wasConnected = client.assumeIsolated { $0.device(device)?.isConnected } ?? false
+        reads[ticket] = wasConnected
+        defer { reads[ticket] = nil }
         let outcome: BluetoothFinder.Outcome
         do throws(BlueZError) { outcome = try await pages(of: device, client) } catch {
             logger.debug("no record of channels", metadata: ["device": "\(device)", "reason": "\(error)"])
             outcome = .failed
         }
         carryOut(finder.handle(.read(ticket: ticket, outcome), at: .now))
-        // A link that was there before is somebody else's. bluetoothd takes two seconds to end one.
-        if !wasConnected { await forget(device) }
-        if !wasConnected, await client.device(device)?.isConnected == true { try? await client.disconnect(device) }
+        guard !wasConnected else { return }
+        // bluetoothd takes two seconds to end a link.
+        await forget(device)
+        if await client.device(device)?.isConnected == true { await disconnect(device) }
     }
 
     private func pages(of device: DeviceIdentifier, _ client: BlueZClient) async throws(BlueZError)
@@ -383,11 +388,17 @@ actor NearbyBluetooth {
         return Self.pages.compactMap { page in all.first { $0.uuid == page }?.identifier }
     }
 
-    private func endRead(_ peer: BluetoothPeer) {
-        guard let client, let device = DeviceIdentifier(path: peer.path) else { return }
+    private func endRead(_ peer: BluetoothPeer, _ ticket: UInt64) {
+        guard let device = DeviceIdentifier(path: peer.path) else { return }
         waiting.removeValue(forKey: device)?.resume()
         // It ends a connection that is being made, too.
-        Task { try? await client.disconnect(device) }
+        if reads[ticket] == false { Task { await disconnect(device) } }
+    }
+
+    /// Ends the link of a read, unless a network is on it: bluetoothd ends all that there is between the two machines.
+    private func disconnect(_ device: DeviceIdentifier) async {
+        guard let client, !carriesNetwork(device) else { return }
+        try? await client.disconnect(device)
     }
 
     /// BlueZ keeps a device that was connected, with services that may be others after a restart of its bluetoothd; this machine has no
