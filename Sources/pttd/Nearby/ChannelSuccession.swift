@@ -14,8 +14,16 @@ final class ChannelSuccession {
     let link: InvitationLink
     let client: RelayClient
     /// The secrets with which this machine can host the channel; nil until the host has sent them.
-    var secrets: HostedChannel?
-    private var machine: SuccessionStateMachine
+    private(set) var secrets: HostedChannel?
+    private(set) var machine: SuccessionStateMachine
+    /// The last host that was another machine: a network by Bluetooth leads to it.
+    private var former: HostedChannel?
+    /// The hosts that are announced.
+    private var announced: [NearbyHostSighting] = []
+    /// Where a network by Bluetooth leads; nil: there is none.
+    private var bluetoothPlace: RelayPlace?
+    /// The hosts that the rules know of.
+    private var sightings: [NearbyHostSighting] = []
     private var timer: EventLoop.Timer?
     private let act: (SuccessionStateMachine.Action) -> Void
 
@@ -25,7 +33,8 @@ final class ChannelSuccession {
         act: @escaping (SuccessionStateMachine.Action) -> Void
     ) {
         followed = FollowedChannel(channel: link.channel, pin: link.pin)
-        (self.link, self.client, self.secrets, self.act) = (link, client, secrets, act)
+        (self.link, self.client, self.act) = (link, client, act)
+        (self.secrets, former) = (secrets, secrets)
         machine = SuccessionStateMachine(generation: secrets?.generation ?? 0, at: .now)
     }
 
@@ -39,6 +48,42 @@ final class ChannelSuccession {
             client.loop.schedule(at: deadline) { [weak self] in self?.handle(.deadline) }
         }
         for action in actions { act(action) }
+    }
+
+    /// The host has sent its secrets.
+    ///
+    /// - Parameters:
+    ///   - turn: The number of members whose turn comes before this member's; nil: this member has none.
+    ///   - isOwn: This machine is the host.
+    func told(_ secrets: HostedChannel, turn: Int?, isOwn: Bool) {
+        self.secrets = secrets
+        if !isOwn { former = secrets }
+        handle(.told(generation: secrets.generation, host: secrets.host, turn: turn))
+        tellSightings()
+    }
+
+    /// These hosts are announced.
+    func seen(_ hosts: [NearbyHostSighting]) {
+        announced = hosts
+        tellSightings()
+    }
+
+    /// A network by Bluetooth is there as this interface; nil: none is.
+    func reached(over interface: String?) {
+        bluetoothPlace = interface.flatMap { RelayPlace(host: link.host, port: link.port)?.inZone($0) }
+        tellSightings()
+    }
+
+    private func tellSightings() {
+        var all = announced
+        // Nothing else may announce it over Bluetooth.
+        if let bluetoothPlace, let former, !all.contains(where: { $0.host == former.host }) {
+            all.append(
+                NearbyHostSighting(host: former.host, generation: former.generation, places: [bluetoothPlace]))
+        }
+        guard all != sightings else { return }
+        sightings = all
+        handle(.seen(all))
     }
 
     /// Nothing is to be done any more.
@@ -78,17 +123,17 @@ extension NearbyChannels {
         }
     }
 
-    /// A network by Bluetooth is there as this interface, or lost: with it the host that it leads to, which nothing else may announce.
+    /// A network by Bluetooth is there as this interface, or lost (nil).
     func networkChanged(_ interface: String?) {
         for succession in successions.values where record.accessPoint(of: succession.link.channel) != nil {
-            guard let host = succession.secrets else { continue }
-            let place = RelayPlace(host: succession.link.host, port: succession.link.port)
-            let places = interface.flatMap { place?.inZone($0) }.map { [$0] } ?? []
-            succession.handle(
-                .seen(
-                    places.isEmpty
-                        ? [] : [NearbyHostSighting(host: host.host, generation: host.generation, places: places)]))
+            succession.reached(over: interface)
         }
+    }
+
+    /// The interface of the network by Bluetooth over which a channel is reached; nil: there is none.
+    private func interface(to channel: ChannelID) -> String? {
+        guard let accessPoint = record.accessPoint(of: channel) else { return nil }
+        return bluetooth?.assumeIsolated { $0.interface(to: accessPoint) }
     }
 
     /// A network by Bluetooth is not wanted any more, unless another channel is reached over it.
@@ -102,7 +147,7 @@ extension NearbyChannels {
 
     /// The hosts that are announced.
     func seen(_ hosts: [FollowedChannel: [NearbyHostSighting]]) {
-        for succession in successions.values { succession.handle(.seen(hosts[succession.followed] ?? [])) }
+        for succession in successions.values { succession.seen(hosts[succession.followed] ?? []) }
     }
 
     private func happened(_ event: RelayHostEvent, to succession: ChannelSuccession) {
@@ -116,10 +161,11 @@ extension NearbyChannels {
                     "the host of a channel nearby reports a key that is not its own",
                     metadata: ["channel": "\(succession.link.channelName)"])
             }
-            succession.secrets = secrets
             if record.keep(membership: secrets) { keep() }
-            succession.handle(
-                .told(generation: told.generation, host: told.host, turn: told.order.firstIndex(of: own)))
+            succession.told(
+                secrets, turn: told.order.firstIndex(of: own), isOwn: hosts[secrets.id]?.channel.host == told.host)
+            // The network may be older than the link.
+            succession.reached(over: interface(to: secrets.id))
         case .stopped:
             let id = succession.link.channel
             succession.end()

@@ -56,7 +56,7 @@ struct HostedChannel: Sendable {
         else { return nil }
         (id, name, token, mediaKey) = (link.channel, link.channelName, link.token, key)
         (self.identity, transportKeys, creator, generation) = (identity, keys, told.creator, told.generation)
-        admission = told.admission
+        (admission, host) = (told.admission, told.host)
     }
 
     /// The relay's part of it, on the machine that is that member.

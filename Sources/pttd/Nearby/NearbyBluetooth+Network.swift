@@ -12,7 +12,7 @@ extension NearbyBluetooth {
     ///
     /// - Returns: The network interface.
     func network(to accessPoint: BluetoothAccessPoint) async throws(BluetoothNetworkError) -> String {
-        if network.wish == accessPoint, let interface = networkInterface { return interface }
+        if let interface = interface(to: accessPoint) { return interface }
         keepNetwork(to: accessPoint)
         let outcome = await withCheckedContinuation {
             networkWaiters.append($0)
@@ -29,6 +29,11 @@ extension NearbyBluetooth {
     func keepNetwork(to accessPoint: BluetoothAccessPoint) {
         carryOut(network.handle(.wanted(accessPoint), at: .now))
         turn()
+    }
+
+    /// The interface of the network to that access point; nil: there is none.
+    func interface(to accessPoint: BluetoothAccessPoint) -> String? {
+        network.wish == accessPoint ? networkInterface : nil
     }
 
     /// The network to that access point is not wanted any more.
