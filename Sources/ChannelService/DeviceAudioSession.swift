@@ -98,6 +98,8 @@ final class DeviceAudioSession: AudioSession {
     func prepare(for media: MediaOwner?) {
         self.media = media
         isForProgram = media == .application
+        // The rules let no tone sound after a begin that waited for the floor, nor after one that was ended before capture began.
+        goAheadSounded = false
         switch media {
         case .application: closeDevices()
         case nil: unprepareMicrophones()

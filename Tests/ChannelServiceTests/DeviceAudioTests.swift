@@ -329,6 +329,45 @@ extension ChannelService {
         #expect(told[(cut + 3)...].allSatisfy { $0 == "frame 2" }, "\(told)")
     }
 
+    /// The rules let no tone of their own sound for a begin that waited for the floor.
+    @Test func `after a begin that waited a program's channel has its first tone`() async throws {
+        let directory = try TemporaryDirectory()
+        try writeWAV(chirp(seconds: 2), to: directory.file("speech.wav"))
+        let loop = try EventLoop(name: "test")
+        defer { loop.stop() }
+        let log = Shared<[String]>([])
+        let session = try await loop.run {
+            let configuration = ChannelServiceConfiguration(
+                microphone: .wav(path: directory.file("speech.wav")), speaker: .wav(path: directory.file("out.wav")))
+            let session = DeviceAudioSession(configuration: configuration, loop: loop, logger: quietLogger)
+            session.handler = { event in
+                log.withLock {
+                    switch event {
+                    case .captureBegan: $0.append("began")
+                    case .frame, .level: break
+                    default: $0.append("\(event)")
+                    }
+                }
+            }
+            session.prepare(for: .daemon)
+            session.activate()
+            session.startCapture(.afterGoAhead)
+            return LoopConfined(session)
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("began") })
+        try await loop.run {
+            session.value.stopCapture(.discarding)
+            session.value.deactivate(.drop)
+            session.value.prepare(for: .application)
+            log.withLock { $0 = [] }
+            session.value.activate()
+        }
+        #expect(await eventually { log.withLock { $0 }.contains("activated") })
+        try await loop.run { session.value.play(.microphoneOn) }
+        #expect(await eventually { log.withLock { $0 }.contains("tonesFinished(heard: true)") })
+        try await loop.run { session.value.close {} }
+    }
+
     /// The speaker failed a moment ago and is left alone: who waits for what it drops is told all the same.
     @Test func `a burst and a tone that a missing speaker drops are over`() async throws {
         let loop = try EventLoop(name: "test")
