@@ -199,7 +199,10 @@ public struct ChannelDirectorStateMachine: Sendable {
             actions.append(.refuse(error))
             return
         }
-        if let active { actions.append(.close(active.uuid, .systemPolicy)) }
+        if let active {
+            let isReplaced = active.uuid == join.replacing
+            actions.append(.close(active.uuid, isReplaced ? leaveReason(of: join.caller) : .systemPolicy))
+        }
         abandonedAt = nil
         wantsConfigured = wantsConfigured || membership.isConfigured
         active = membership
@@ -223,7 +226,7 @@ public struct ChannelDirectorStateMachine: Sendable {
         let isReturn = program == nil && join.link == nil && configured(uuid) != nil
         if !isReturn, let refusal = policy.refusal(application: program?.name) { throw refusal }
         guard program == nil || join.isForeground else { throw PTChannelError(.appNotForeground) }
-        try checkLimit(uuid, program, join.link)
+        try checkLimit(uuid, program, join)
         if isReturn, let configured = configured(uuid) { return configured }
 
         let link = join.link ?? configured(uuid)?.link
@@ -247,11 +250,13 @@ public struct ChannelDirectorStateMachine: Sendable {
             hasApplicationMedia: isApplications, link: join.link)
     }
 
-    /// The configured channel yields, and a channel that nobody answers for is taken over by the program that joins it.
-    private func checkLimit(_ uuid: UUID, _ program: BusProgram?, _ link: InvitationLink?) throws(PTChannelError) {
+    /// The configured channel yields, and so does the one that the join is to replace. A channel that nobody answers for is
+    /// taken over by the program that joins it.
+    private func checkLimit(_ uuid: UUID, _ program: BusProgram?, _ join: ChannelJoin) throws(PTChannelError) {
         guard let active else { return }
-        let isSame = active.uuid == uuid && program == nil && (link == nil || link == active.link)
+        let isSame = active.uuid == uuid && program == nil && (join.link == nil || join.link == active.link)
         if active.isConfigured, !isSame { return }
+        if active.uuid != uuid, active.uuid == join.replacing { return }
         if active.uuid == uuid, active.isUnowned, program != nil { return }
         let explanation: String? =
             active.uuid == uuid
@@ -266,7 +271,12 @@ public struct ChannelDirectorStateMachine: Sendable {
             return
         }
         if active.isConfigured { wantsConfigured = false }
-        end(active.owner?.busName == caller ? .developerRequest : .userRequest)
+        end(leaveReason(of: caller))
+    }
+
+    /// Why the active channel is left when that caller wants it.
+    private func leaveReason(of caller: String) -> PTChannelLeaveReason {
+        active?.owner?.busName == caller ? .developerRequest : .userRequest
     }
 
     mutating func end(_ reason: PTChannelLeaveReason?) {

@@ -89,11 +89,13 @@ public struct ChannelJoin: Hashable, Sendable {
     public var link: InvitationLink?
     /// Whose the sound is to be; nil: this daemon's where it knows an invitation, else the program's.
     public var wantsApplicationMedia: Bool?
+    /// A channel that is left for it, if it is the active one; nil: none is, but a configured one.
+    public var replacing: UUID?
 
     /// A join.
     public init(
         caller: String, isForeground: Bool = true, uuid: UUID?, descriptor: PTChannelDescriptor,
-        link: InvitationLink? = nil, wantsApplicationMedia: Bool? = nil
+        link: InvitationLink? = nil, wantsApplicationMedia: Bool? = nil, replacing: UUID? = nil
     ) {
         self.caller = caller
         self.isForeground = isForeground
@@ -101,5 +103,6 @@ public struct ChannelJoin: Hashable, Sendable {
         self.descriptor = descriptor
         self.link = link
         self.wantsApplicationMedia = wantsApplicationMedia
+        self.replacing = replacing
     }
 }

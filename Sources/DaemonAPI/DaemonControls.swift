@@ -53,18 +53,21 @@ public struct JoinRequest: Hashable, Sendable {
     public var link: String?
     /// Whose the media are; nil: `pttd`'s where a link is known for the channel, else the program's.
     public var media: ChannelMedia?
+    /// A channel that is left for it, if it is the active one; nil: none is, but a configured one.
+    public var replacing: UUID?
     /// The caller that joins. With `.application` media it is a registered program.
     public var caller: BusCaller
 
     /// A request.
     public init(
         channel: UUID?, descriptor: PTChannelDescriptor, link: String? = nil, media: ChannelMedia? = nil,
-        caller: BusCaller
+        replacing: UUID? = nil, caller: BusCaller
     ) {
         self.channel = channel
         self.descriptor = descriptor
         self.link = link
         self.media = media
+        self.replacing = replacing
         self.caller = caller
     }
 }

@@ -134,7 +134,7 @@ extension ChannelDirector: DaemonControls {
                 ChannelJoin(
                     caller: request.caller.busName, isForeground: isForeground, uuid: request.channel,
                     descriptor: request.descriptor, link: link,
-                    wantsApplicationMedia: request.media.map { $0 == .application }))
+                    wantsApplicationMedia: request.media.map { $0 == .application }, replacing: request.replacing))
         }
         guard let uuid = request.channel ?? link?.channel.uuid else { throw Self.noChannel }
         return uuid

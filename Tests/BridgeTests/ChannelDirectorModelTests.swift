@@ -98,7 +98,8 @@ private struct Listener {
                             caller: caller, isForeground: Int.random(in: 0..<8, using: &random) > 0, uuid: uuid,
                             descriptor: PTChannelDescriptor(name: "x", image: nil),
                             link: Bool.random(using: &random) ? links.randomElement(using: &random) : nil,
-                            wantsApplicationMedia: [nil, true, false].randomElement(using: &random) ?? nil)))
+                            wantsApplicationMedia: [nil, true, false].randomElement(using: &random) ?? nil,
+                            replacing: uuids.randomElement(using: &random))))
             case 4, 5:
                 guard let uuid else { continue }
                 if director.active?.isConfigured == true, director.active?.uuid == uuid { userLeftConfigured = true }

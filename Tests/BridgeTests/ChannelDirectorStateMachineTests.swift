@@ -47,13 +47,13 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
 
     private func join(
         _ caller: String, _ uuid: UUID?, link: InvitationLink? = nil, application: Bool? = nil,
-        isForeground: Bool = true
+        isForeground: Bool = true, replacing: UUID? = nil
     ) -> Director.Event {
         .join(
             ChannelJoin(
                 caller: caller, isForeground: isForeground, uuid: uuid,
                 descriptor: PTChannelDescriptor(name: "Alpha", image: nil), link: link,
-                wantsApplicationMedia: application))
+                wantsApplicationMedia: application, replacing: replacing))
     }
 
     /// The code that a refused event was refused with; nil: it was not refused.
@@ -242,6 +242,35 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
         let actions = director.handle(join(talk.busName, uuid, isForeground: false), at: now)
         #expect(refusal(actions) == .appNotForeground)
         #expect(director.active == configured)
+    }
+
+    @Test func `a join that replaces the active channel leaves it unless it is refused`() throws {
+        let (first, second) = (try invitation("First"), try invitation("Second"))
+        var policy = JoinPolicy()
+        policy.applications = [talk.name]
+        let barred = BusProgram(busName: ":1.78", name: "com.example.Barred")
+        var director = started(programs: [talk, barred], policy: policy)
+        _ = director.handle(join(talk.busName, nil, link: first), at: now)
+        let before = try #require(director.active)
+        let background = join(
+            talk.busName, nil, link: second, isForeground: false, replacing: first.channel.uuid)
+        #expect(refusal(director.handle(background, at: now)) == .appNotForeground)
+        let prohibited = join(barred.busName, nil, link: second, replacing: first.channel.uuid)
+        #expect(refusal(director.handle(prohibited, at: now)) == .deviceManagementRestriction)
+        // Another channel than the one that it would replace is active.
+        let other = join(talk.busName, nil, link: second, replacing: second.channel.uuid)
+        #expect(refusal(director.handle(other, at: now)) == .channelLimitReached)
+        #expect(director.active == before)
+        let actions = director.handle(join(talk.busName, nil, link: second, replacing: first.channel.uuid), at: now)
+        let joined = try #require(director.active)
+        #expect(joined.uuid == second.channel.uuid)
+        #expect(
+            actions == [
+                .close(first.channel.uuid, .developerRequest), .open(joined, .developerRequest), .remember,
+            ])
+        // Somebody else replaces it.
+        let third = director.handle(join(user, nil, link: first, replacing: second.channel.uuid), at: now)
+        #expect(third.first == .close(second.channel.uuid, .userRequest))
     }
 
     // MARK: Policy

@@ -302,17 +302,15 @@ actor NearbyChannels: NearbyControls {
         return host
     }
 
-    /// Makes it the active channel. An active channel nearby is left first, because joining another one means that the
+    /// Makes it the active channel. An active channel nearby is left for it, because joining another one means that the
     /// user is done with it.
     private func enter(_ link: InvitationLink, by caller: BusCaller) async throws(PTChannelError) {
-        if let active = await director.activeJoined, active != link.channel.uuid,
-            record.joined.contains(active.uuidString.lowercased())
-        {
-            try await director.leave(active, by: caller)
+        let replaced = await director.activeJoined.flatMap { active in
+            active != link.channel.uuid && record.joined.contains(active.uuidString.lowercased()) ? active : nil
         }
         entries.begin(link.channel, in: &record)
         do throws(PTChannelError) {
-            try await join(link, by: caller)
+            try await join(link, replacing: replaced, by: caller)
         } catch {
             entries.end(link.channel, isJoined: false, in: &record)
             throw error
@@ -321,11 +319,13 @@ actor NearbyChannels: NearbyControls {
         keep()
     }
 
-    private func join(_ link: InvitationLink, by caller: BusCaller) async throws(PTChannelError) {
+    private func join(
+        _ link: InvitationLink, replacing replaced: UUID?, by caller: BusCaller
+    ) async throws(PTChannelError) {
         _ = try await director.join(
             JoinRequest(
                 channel: nil, descriptor: PTChannelDescriptor(name: link.channelName.text, image: nil), link: link.text,
-                media: .pttd, caller: caller))
+                media: .pttd, replacing: replaced, caller: caller))
     }
 
     func announce(_ id: ChannelID) async {
