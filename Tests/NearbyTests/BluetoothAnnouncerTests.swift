@@ -75,6 +75,18 @@ import Testing
         #expect(pauses.first == .seconds(1))
         #expect(pauses.allSatisfy { $0 <= RetryPause.longest })
         #expect(announcer.nextDeadline == nil)
+        // With another record it is asked for again, at once, and as often.
+        for tag in 2...3 as ClosedRange<UInt32> {
+            actions = handle(.record(tag: tag))
+            #expect(actions.count == 1 && announcer.refusal == nil)
+            registrations = 0
+            while case .register(tag, let ticket)? = actions.first {
+                registrations += 1
+                #expect(handle(.refused(ticket: ticket, reason: "no room")).isEmpty)
+                actions = wait()
+            }
+            #expect(registrations == BluetoothAnnouncer.attemptsMaximum)
+        }
         // A new radio is asked again, at once.
         _ = handle(.radio(false))
         #expect(announcer.refusal == nil)

@@ -77,14 +77,13 @@ public struct BluetoothAnnouncer: Sendable {
             reset()
         case .record(let new):
             guard new != tag else { return [] }
-            let wasWanted = tag != nil
             tag = new
             if new == nil {
                 defer { reset() }
                 if case .off = state { return [] }
                 return hasRadio ? [.unregister] : []
             }
-            if !wasWanted { reset() }
+            if case .gaveUp = state { reset() }
         case .done(let ticket):
             guard case .registering(ticket, let told) = state else { return [] }
             state = .registered(tag: told, since: now)
