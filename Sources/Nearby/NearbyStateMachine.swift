@@ -91,8 +91,8 @@ struct NearbyStateMachine {
     private(set) var channels: [NearbyChannel] = []
     private var reportedAt: Instant?
     private var isReportDue = false
-    /// Of which findings and announcements the places are watched.
-    private var watched = (found: 0, announced: 0)
+    /// Of which findings and announcements the places are watched, and whether they are.
+    private var watched = (found: 0, announced: 0, isBrowsing: false)
 
     /// Foreign channels that were found and are not listed, because there are too many.
     private(set) var unlisted = 0
@@ -224,8 +224,9 @@ struct NearbyStateMachine {
     // MARK: What follows from all of it
 
     private mutating func listMayHaveChanged(at now: Instant) {
-        guard watched != (finder.changes, announcer.changes) else { return }
-        watched = (finder.changes, announcer.changes)
+        let new = (finder.changes, announcer.changes, isBrowsing)
+        guard watched != new else { return }
+        watched = new
         isReportDue = true
         let foreign = finder.findings.filter { !announcer.announces($0.announcement) }
         // Without a list nobody asks for signs of life.

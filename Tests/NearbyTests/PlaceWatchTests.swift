@@ -168,6 +168,21 @@ import Testing
         #expect(world.list.isEmpty)
     }
 
+    @Test func `a followed host is asked while there is a list`() {
+        var world = World()
+        let one = makeAnnouncement()
+        world.handle(.follow([FollowedChannel(channel: one.channel, pin: one.pin)]))
+        world.handle(.browse(true))
+        world.answerAll()
+        world.hear(makeService("Crane 2 \(NearbyAnnouncer.tag(one.channel, one.pin))AAAAAAAB"), one, at: "10.0.0.1")
+        #expect(world.machine.sizes.places == 1)
+        world.handle(.browse(false))
+        #expect(world.machine.sizes.places == 0)
+        world.answerAll()
+        world.handle(.browse(true))
+        #expect(world.machine.sizes.places == 1)
+    }
+
     @Test func `a strange or late answer is nothing`() {
         var world = world()
         #expect(world.handle(.answered(4_711)).isEmpty)
