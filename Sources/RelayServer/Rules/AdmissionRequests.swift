@@ -74,7 +74,8 @@ struct AdmissionRequests: Sendable {
         }
     }
 
-    /// A newcomer proves that it knows the code. All wrong proofs together have a rate limit; correct ones do not.
+    /// A newcomer proves that it knows the code. All wrong proofs together have a rate limit. While it is reached, right ones
+    /// are refused as well.
     mutating func prove(
         _ proof: ClientMessage.InvitationProof, _ tags: (client: [UInt8], relay: [UInt8]), _ member: MemberID,
         on id: ConnectionID, to channel: RelayChannelConfiguration, _ shared: inout RelayShared, at now: Instant
