@@ -36,7 +36,9 @@ struct NearbyHost: Sendable {
     ) async throws(RelayServerError) -> NearbyHost {
         var failure = RelayServerError.notRunning
         // A kernel without IPv6 has no "::", and the port of the last run may be somebody else's now.
-        for (address, port) in [("::", channel.port), ("::", 0), ("0.0.0.0", 0)] as [(String, UInt16)] {
+        let attempts =
+            [("::", channel.port), ("::", 0), ("0.0.0.0", channel.port), ("0.0.0.0", 0)] as [(String, UInt16)]
+        for (address, port) in attempts {
             do throws(RelayServerError) {
                 var configuration = RelayServerConfiguration(
                     listenAddress: address, listenPort: port, identity: channel.identity,
