@@ -57,17 +57,4 @@ public struct RestorationRecord: Hashable, Sendable {
             accessoryButtonEventsEnabled: channel.accessoryButtonEventsEnabled, media: channel.media,
             application: application, invitation: invitation, token: token)
     }
-
-    /// The join that restores the channel, with its program, if it has one, not running yet.
-    ///
-    /// - Parameter status: How the service is at the start.
-    public func joinRequest(status: PTServiceStatus) -> ChannelManagerStateMachine.Request {
-        let program = token == nil ? ChannelProgram.none : .absent
-        let canStart = !application.isEmpty && !application.hasPrefix(":")
-        return .join(
-            channelUUID: channelUUID, descriptor, reason: .channelRestoration, mode: mode, status: status,
-            options: .init(
-                media: media, program: program, canStartProgram: canStart,
-                accessoryButtonEventsEnabled: accessoryButtonEventsEnabled, restoredToken: token))
-    }
 }

@@ -5,6 +5,7 @@ import MonotonicTime
 import PushToTalkCore
 import RelayProtocol
 import Testing
+import Vocabulary
 
 private typealias Director = ChannelDirectorStateMachine
 
@@ -421,6 +422,17 @@ private func membership(_ link: InvitationLink, isConfigured: Bool = false) -> C
             director.handle(.deadlineReached, at: deadline) == [
                 .close(uuid, .systemPolicy), .forget, .open(configured, .developerRequest),
             ])
+    }
+
+    @Test(arguments: [("org.example.Talk", true), (":1.42", false), ("", false)])
+    func `only a program with a well known name can be started again`(application: String, canStart: Bool) throws {
+        let record = RestorationRecord(
+            channelUUID: uuid, descriptor: PTChannelDescriptor(name: "Crew", image: nil), media: .application,
+            application: application, token: PushToken([UInt8](repeating: 7, count: 32)))
+        let joining = ChannelMembership(record).joining(.channelRestoration)
+        #expect(joining.reason == .channelRestoration)
+        #expect(joining.options.program == .absent)
+        #expect(joining.options.canStartProgram == canStart)
     }
 
     @Test(arguments: [true, false]) func `a nameless program that outlived the daemon gets its channel back`(

@@ -137,7 +137,12 @@ import Vocabulary
         let second = try ServiceUnderTest()
         let token = await second.service.addObserver { [second] event in second.keep(event) }
         let record = try #require(store.load().record)
-        try await second.service.perform(record.joinRequest(status: .ready))
+        try await second.service.perform(
+            .join(
+                channelUUID: record.channelUUID, record.descriptor, reason: .channelRestoration, mode: record.mode,
+                options: .init(
+                    media: record.media, program: .absent, canStartProgram: true,
+                    accessoryButtonEventsEnabled: record.accessoryButtonEventsEnabled, restoredToken: record.token)))
         let after = await second.service.snapshot
         #expect(after.channel == joined)
         #expect(after.pushToken == before.pushToken)

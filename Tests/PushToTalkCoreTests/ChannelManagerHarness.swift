@@ -120,3 +120,14 @@ extension [Action] {
         return nil
     }
 }
+
+extension RestorationRecord {
+    /// The join that restores the channel of a program which is not running yet.
+    var restoringJoin: Machine.Request {
+        .join(
+            channelUUID: channelUUID, descriptor, reason: .channelRestoration, mode: mode,
+            options: .init(
+                media: media, program: token == nil ? .none : .absent, canStartProgram: true,
+                accessoryButtonEventsEnabled: accessoryButtonEventsEnabled, restoredToken: token))
+    }
+}

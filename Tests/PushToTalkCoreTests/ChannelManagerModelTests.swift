@@ -107,7 +107,7 @@ struct ChannelManagerModel {
             return observer.violate("a record does not come back as it was kept")
         }
         observer.restoredToken = record.token
-        handle(.request(read.joinRequest(status: .ready)))
+        handle(.request(read.restoringJoin))
         if machine.channel?.uuid != record.channelUUID || machine.pushes.token != record.token
             || machine.channel?.transmissionMode != record.mode || machine.channel?.media != record.media
         {

@@ -267,7 +267,7 @@ import Vocabulary
         let token = try #require(harness.machine.pushes.token)
         let record = RestorationRecord(channel: before, token: token, application: "org.example.Talk")
         var restored = Harness(joined: false)
-        let join = restored.request(record.joinRequest(status: .ready)).actions
+        let join = restored.request(record.restoringJoin).actions
         #expect(
             join == [
                 .callback(.didJoinChannel(channel, reason: .channelRestoration)),

@@ -136,20 +136,6 @@ import Vocabulary
         #expect(Set(errors.map(\.description)).count == errors.count)
     }
 
-    @Test func `only a well known name can be started`() {
-        for (application, canStart) in [("org.example.Talk", true), (":1.42", false), ("", false)] {
-            var record = full
-            record.application = application
-            guard case .join(_, _, let reason, _, _, let options) = record.joinRequest(status: .connecting) else {
-                Issue.record("no join")
-                return
-            }
-            #expect(reason == .channelRestoration)
-            #expect(options.program == .absent)
-            #expect(options.canStartProgram == canStart)
-        }
-    }
-
     /// The text with the checksum that it should have: FNV-1a as written down by its authors.
     private func signed(_ text: String) -> String {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).filter { !$0.hasPrefix("end ") }
