@@ -55,8 +55,6 @@ enum AudioSessionEvent {
     case activated
     /// `ChannelManagerStateMachine.Event.audioSessionDeactivated`.
     case deactivated
-    /// `ChannelManagerStateMachine.Event.audioSessionFailed`.
-    case failed(reason: String)
     /// The microphone records: its first sample was there at `firstSampleAt`.
     case captureBegan(firstSampleAt: Instant)
     /// A frame of the running transmission, its tail included.

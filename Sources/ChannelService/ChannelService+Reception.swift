@@ -138,13 +138,8 @@ extension ChannelService {
 
     private func heard(_ event: AudioSessionEvent) {
         switch event {
-        case .activated:
-            sessionProblem = nil
-            handle(.audioSessionActivated)
+        case .activated: handle(.audioSessionActivated)
         case .deactivated: handle(.audioSessionDeactivated)
-        case .failed(let reason):
-            sessionProblem = reason
-            handle(.audioSessionFailed(reason: reason))
         case .captureBegan(let firstSampleAt):
             soundProblem(of: .microphone, nil)
             log("capture started", ["first_sample": "\(firstSampleAt.nanoseconds)"])

@@ -35,7 +35,6 @@ public actor ChannelService {
     /// Nil: nothing is spoken.
     var prompts: ChannelPrompts?
     var statistics = ChannelServiceStatistics()
-    var sessionProblem: String?
     var soundProblems: [AudioDevice.Use: String] = [:]
     var inputLevel = OutgoingFrame.levelMin
     private var levelTold: Float?
@@ -84,7 +83,7 @@ public actor ChannelService {
             activeRemoteParticipant: machine.activeRemoteParticipant, remoteParticipants: listening.participants,
             audioSession: machine.audioSession, isCapturing: machine.isCapturing, calls: machine.calls,
             program: machine.pushes.program,
-            pushToken: machine.pushes.token, audioProblem: sessionProblem ?? speakerProblem ?? microphoneProblem,
+            pushToken: machine.pushes.token, audioProblem: speakerProblem ?? microphoneProblem,
             microphoneProblem: microphoneProblem, speakerProblem: speakerProblem,
             inputLevel: levelShown, statistics: statistics)
     }
