@@ -344,7 +344,7 @@ actor NearbyBluetooth {
         guard let client, let device = DeviceIdentifier(path: peer.path) else {
             return carryOut(finder.handle(.read(ticket: ticket, .failed), at: .now))
         }
-        let wasConnected = client.assumeIsolated { $0.device(device)?.isConnected } ?? false
+        let wasConnected = await client.device(device)?.isConnected ?? false
         reads[ticket] = wasConnected
         defer { reads[ticket] = nil }
         let outcome: BluetoothFinder.Outcome
