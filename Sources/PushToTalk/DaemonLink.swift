@@ -95,8 +95,11 @@ actor DaemonLink {
                     member: PTTBus.registrationEnded)
             ) { [weak self] _ in
                 guard let self else { return }
-                // Behind the calls that came before it: their tasks may not have begun.
-                self.loop.execute { self.assumeIsolated { $0.registrationEnded() } }
+                Task {
+                    // The calls that came before it have begun when the bus has answered a question.
+                    _ = try? await bus.owner(of: PTTBus.name)
+                    await self.registrationEnded()
+                }
             }
             try await register(on: bus)
         } catch {

@@ -46,8 +46,15 @@ actor NearbyBluetooth {
     /// What is handed out now, page by page, and when it was put together.
     private var handedOut: (pages: [[UInt8]], at: Instant)?
     private var problem = ""
-    /// The reads under way, by ticket: whether the device was connected before. The link is somebody else's then.
-    private(set) var reads: [UInt64: Bool] = [:]
+    /// A read of a record.
+    struct Read {
+        /// Whether the device was connected before; nil: not known yet. The link is somebody else's then.
+        var wasConnected: Bool?
+        /// Nobody waits for it any more.
+        var isOver = false
+    }
+    /// The reads under way, by ticket.
+    private(set) var reads: [UInt64: Read] = [:]
     /// Reads that wait for a device's services.
     private var waiting: [DeviceIdentifier: CheckedContinuation<Void, Never>] = [:]
     /// Devices that BlueZ keeps because of a read.
@@ -344,11 +351,12 @@ actor NearbyBluetooth {
         guard let client, let device = DeviceIdentifier(path: peer.path) else {
             return carryOut(finder.handle(.read(ticket: ticket, .failed), at: .now))
         }
-        let wasConnected = await client.device(device)?.isConnected ?? false
-        reads[ticket] = wasConnected
+        reads[ticket] = Read()
         defer { reads[ticket] = nil }
+        let wasConnected = await client.device(device)?.isConnected ?? false
+        reads[ticket]?.wasConnected = wasConnected
         let outcome: BluetoothFinder.Outcome
-        do throws(BlueZError) { outcome = try await pages(of: device, client) } catch {
+        do throws(BlueZError) { outcome = try await pages(of: device, ticket, client) } catch {
             logger.debug("no record of channels", metadata: ["device": "\(device)", "reason": "\(error)"])
             outcome = .failed
         }
@@ -359,12 +367,12 @@ actor NearbyBluetooth {
         if await client.device(device)?.isConnected == true { await disconnect(device) }
     }
 
-    private func pages(of device: DeviceIdentifier, _ client: BlueZClient) async throws(BlueZError)
-        -> BluetoothFinder.Outcome
-    {
+    private func pages(
+        of device: DeviceIdentifier, _ ticket: UInt64, _ client: BlueZClient
+    ) async throws(BlueZError) -> BluetoothFinder.Outcome {
         if await client.device(device)?.isPaired == false { kept.insert(device) }
         try await client.connect(device)
-        if await client.device(device)?.areServicesResolved == false {
+        if await client.device(device)?.areServicesResolved == false, reads[ticket]?.isOver == false {
             await withCheckedContinuation { waiting.updateValue($0, forKey: device)?.resume() }
         }
         guard await client.device(device)?.areServicesResolved == true else { return .failed }
@@ -391,8 +399,9 @@ actor NearbyBluetooth {
     private func endRead(_ peer: BluetoothPeer, _ ticket: UInt64) {
         guard let device = DeviceIdentifier(path: peer.path) else { return }
         waiting.removeValue(forKey: device)?.resume()
+        reads[ticket]?.isOver = true
         // It ends a connection that is being made, too.
-        if reads[ticket] == false { Task { await disconnect(device) } }
+        if reads[ticket]?.wasConnected == false { Task { await disconnect(device) } }
     }
 
     /// Ends the link of a read, unless a network is on it: bluetoothd ends all that there is between the two machines.
