@@ -370,7 +370,9 @@ actor NearbyBluetooth {
     private func pages(
         of device: DeviceIdentifier, _ ticket: UInt64, _ client: BlueZClient
     ) async throws(BlueZError) -> BluetoothFinder.Outcome {
-        if await client.device(device)?.isPaired == false { kept.insert(device) }
+        let isPaired = await client.device(device)?.isPaired
+        guard reads[ticket]?.isOver == false else { return .failed }
+        if isPaired == false { kept.insert(device) }
         try await client.connect(device)
         if await client.device(device)?.areServicesResolved == false, reads[ticket]?.isOver == false {
             await withCheckedContinuation { waiting.updateValue($0, forKey: device)?.resume() }
