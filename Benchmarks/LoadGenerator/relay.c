@@ -31,8 +31,10 @@ struct quic_member {
     int64_t stream;
     bool handshaken, registered;
     struct media media;
-    uint8_t mac_key[crypto_shorthash_siphashx24_KEYBYTES];
-    bool checks_macs;
+    uint8_t mac_key[crypto_shorthash_siphashx24_KEYBYTES], uplink_key[crypto_shorthash_siphashx24_KEYBYTES];
+    bool checks_macs, talks_outside_quic;
+    // Of the next packet outside QUIC.
+    uint32_t uplink_counter;
     // What it returns with, from its last connection.
     gnutls_datum_t ticket;
     ngtcp2_transport_params remembered;
@@ -65,6 +67,11 @@ static void welcomed(struct member *member, const struct field *field) {
         if (field->length != sizeof q->mac_key) fail("the down-link key has another size");
         memcpy(q->mac_key, field->bytes, sizeof q->mac_key);
         q->checks_macs = true;
+    }
+    if (field->number == 15) {
+        if (field->length != sizeof q->uplink_key) fail("the up-link key has another size");
+        memcpy(q->uplink_key, field->bytes, sizeof q->uplink_key);
+        q->talks_outside_quic = true;
     }
     if (q->absence.lost_at && !q->absence.back_at) q->absence.back_at = now_monotonic();
 }
@@ -169,7 +176,8 @@ static void forget(struct quic_member *q) {
     q->stream = -1;
     q->handshaken = q->registered = q->early = false;
     q->media = (struct media){0};
-    q->checks_macs = false;
+    q->checks_macs = q->talks_outside_quic = false;
+    q->uplink_counter = 0;
     q->member->joined = false;
     q->member->heard_at = 0;
 }
@@ -415,6 +423,8 @@ static void packet(struct member *member, const uint8_t *bytes, size_t length, u
         if (q->checks_macs && !is_authentic(q, bytes, length)) return count_bad();
         return media_came(member, &q->media, bytes, stamped);
     }
+    // A report on what it said outside QUIC: it sends nothing again.
+    if (bytes[0] >> 6 == 2) return;
     if (!q->conn) return;
     ngtcp2_path path = path_of(q);
     ngtcp2_pkt_info info = {0};
@@ -443,11 +453,22 @@ static void begin(struct member *talker) {
     }
 }
 
+// The packet with its trailer, as the relay sends them down.
+static void talk_outside_quic(struct quic_member *q, uint8_t *packet, size_t length) {
+    uint8_t mac[crypto_shorthash_siphashx24_BYTES];
+    uint32_t counter = htonl(q->uplink_counter++);
+    memcpy(packet + length, &counter, 4);
+    crypto_shorthash_siphashx24(mac, packet, length + 4, q->uplink_key);
+    memcpy(packet + length + 4, mac, 12);
+    if (send(q->member->udp, packet, length + trailer, 0) < 0) fail("send");
+}
+
 static void talk(struct member *talker, size_t length, uint64_t sent) {
     struct quic_member *q = talker->state;
     if (!q->conn) return;
     uint8_t datagram[2048], packet[1452];
     ngtcp2_vec vector = {datagram, media_packet(&q->media, datagram, length, sent)};
+    if (q->talks_outside_quic) return talk_outside_quic(q, datagram, vector.len);
     ngtcp2_path_storage storage;
     ngtcp2_pkt_info info;
     ngtcp2_path_storage_zero(&storage);

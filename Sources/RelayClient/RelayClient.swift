@@ -146,6 +146,7 @@ public actor RelayClient: RelayLink, PushLink {
         core = RelayClientCore(
             invitation: invitation, displayName: displayName, mode: mode,
             timestampAtZero: Self.timestampAtZero(of: identity))
+        core.sendsOutsideQUIC = true
     }
 
     /// The RTP time stamp at the origin of `Instant`: a secret of the member, and the same after a restart.
@@ -306,6 +307,8 @@ public actor RelayClient: RelayLink, PushLink {
                     // It goes on the stream, or is counted there.
                     carryOut(core.handle(.mediaRefused(datagram), at: now), at: now)
                 }
+            case .sendOutsideQUIC(let packet): transport?.send(outsideQUIC: packet)
+            case .awaitAnswer(let isAwaited): transport?.awaitAnswer(isAwaited)
             case .verify(let patience): verify(path: true, patience: patience)
             case .tell(let event):
                 note(event, at: now)
@@ -339,6 +342,7 @@ public actor RelayClient: RelayLink, PushLink {
         timer?.timer.cancel()
         let timer = schedule(at: deadline) { client in
             client.timer = nil
+            client.core.lastHeard = client.transport?.lastHeard
             client.take(.deadline)
         }
         self.timer = (deadline, timer)

@@ -51,8 +51,8 @@ public struct InvitationToken: Hashable, Sendable, CustomStringConvertible {
     public var description: String { "InvitationToken(\(bytes.count) bytes)" }
 }
 
-/// The key of the trailer of one connection's down-link packets: 16 bytes, made by the relay.
-public struct DownlinkKey: Hashable, Sendable, CustomStringConvertible {
+/// The key of the trailers of one connection's packets outside QUIC, those down or those up: 16 bytes, made by the relay.
+public struct TrailerKey: Hashable, Sendable, CustomStringConvertible {
     /// The number of bytes.
     public static let byteCount = 16
     /// The secret bytes.
@@ -70,7 +70,7 @@ public struct DownlinkKey: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Does not show the secret.
-    public var description: String { "DownlinkKey" }
+    public var description: String { "TrailerKey" }
 }
 
 /// The key that media are sealed with during one epoch (RFC 9605: base_key).

@@ -79,7 +79,9 @@ public enum ServerMessage: Sendable, Hashable {
         /// The source that this member sends with.
         public var ssrc: SSRC
         /// The key of the trailer on what the relay sends to this connection.
-        public var downlinkKey: DownlinkKey
+        public var downlinkKey: TrailerKey
+        /// The key of the trailer on what this member sends outside QUIC; nil: the relay takes nothing there.
+        public var uplinkKey: TrailerKey?
         /// The key media are sealed with; nil when the invitation carries it (end to end).
         public var mediaKey: MediaKey?
         /// The channel's name.
@@ -113,7 +115,7 @@ public enum ServerMessage: Sendable, Hashable {
 
         /// An answer with all its values. More `members` than the maximum are a programming error.
         public init(
-            ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey?, channelName: DisplayName, members: [Member],
+            ssrc: SSRC, downlinkKey: TrailerKey, mediaKey: MediaKey?, channelName: DisplayName, members: [Member],
             floor: FloorTaken?, memberID: MemberID, talkTimeLimit: Duration?
         ) {
             precondition(members.count <= RelayProtocolLimits.welcomeMembersMaximum)

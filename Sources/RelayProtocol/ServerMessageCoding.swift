@@ -145,14 +145,19 @@ extension ServerMessage.Welcome {
         self.init(
             ssrc: SSRC(rawValue: wire.ssrc),
             downlinkKey: try valid(
-                DownlinkKey(wire.downlinkKey), "downlink_key",
-                "has \(wire.downlinkKey.count) bytes instead of \(DownlinkKey.byteCount)"),
+                TrailerKey(wire.downlinkKey), "downlink_key",
+                "has \(wire.downlinkKey.count) bytes instead of \(TrailerKey.byteCount)"),
             mediaKey: wire.hasMediaKey ? try MediaKey(wire.mediaKey) : nil,
             channelName: try displayName(wire.channelName, "channel_name"),
             members: members,
             floor: wire.hasFloor ? try ServerMessage.FloorTaken(wire.floor) : nil,
             memberID: try RelayProtocol.memberID(wire.memberID),
             talkTimeLimit: wire.talkTimeLimitMs == 0 ? nil : .milliseconds(wire.talkTimeLimitMs))
+        if !wire.uplinkKey.isEmpty {
+            uplinkKey = try valid(
+                TrailerKey(wire.uplinkKey), "uplink_key",
+                "has \(wire.uplinkKey.count) bytes instead of \(TrailerKey.byteCount)")
+        }
         hasFloorQueue = wire.hasFloorQueue_p
         floorMode = FloorMode(rawValue: wire.floorMode.rawValue) ?? .unspecified
         isListenOnly = wire.listenOnly
@@ -170,6 +175,7 @@ extension ServerMessage.Welcome {
         var wire = Pttd_Relay_V1_Welcome()
         wire.ssrc = ssrc.rawValue
         wire.downlinkKey = Data(downlinkKey.bytes)
+        if let uplinkKey { wire.uplinkKey = Data(uplinkKey.bytes) }
         if let mediaKey { wire.mediaKey = mediaKey.wire }
         wire.channelName = channelName.text
         wire.members = members.map(\.wire)

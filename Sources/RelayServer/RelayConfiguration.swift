@@ -153,7 +153,7 @@ public struct RelayLimits: Sendable, Hashable {
     /// More of them are not granted under a key that is not in force any more; those who wait already are.
     var burstsPerEarlierMediaKey: Int { burstsPerMediaKey + 400 }
     /// Packets of media to one connection; then it is closed, since the counter of their trailers must not start again.
-    public var downlinkPackets = DownlinkTrailer.counters
+    public var downlinkPackets = MediaTrailer.counters
     /// Live push tokens of one member.
     public var pushTokensPerMember = 8
     /// Live push tokens of the relay; beyond them, the one that was not connected for longest dies.

@@ -66,7 +66,7 @@ extension SeededGenerator {
     /// With every field that tells of the floor.
     mutating func welcome(_ members: Int) -> ServerMessage.Welcome {
         var welcome = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: number()), downlinkKey: DownlinkKey(), mediaKey: oneIn() ? nil : mediaKey(),
+            ssrc: SSRC(rawValue: number()), downlinkKey: TrailerKey(), mediaKey: oneIn() ? nil : mediaKey(),
             channelName: name(), members: (0..<members).map { _ in member() }, floor: oneIn() ? nil : taken(),
             memberID: memberID(), talkTimeLimit: oneIn() ? nil : max(.milliseconds(1), milliseconds()))
         welcome.hasFloorQueue = oneIn()

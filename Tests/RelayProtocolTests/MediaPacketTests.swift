@@ -70,55 +70,55 @@ import Vocabulary
 
     @Test func `a packet passes its listener once, in any order, and no other listener`() throws {
         var random = SeededGenerator()
-        let key = DownlinkKey()
-        var sealer = try DownlinkSealer(key: key)
-        let opener = try DownlinkOpener(key: key)
-        let other = try DownlinkOpener(key: DownlinkKey())
+        let key = TrailerKey()
+        var sealer = try TrailerSealer(key: key)
+        let opener = try TrailerOpener(key: key)
+        let other = try TrailerOpener(key: TrailerKey())
         var packets: [([UInt8], [UInt8])] = []
         for _ in 0..<200 {
             let packet = random.bytes(Int.random(in: 1...400, using: &random))
             packets.append((packet, try sealer.seal(packet)))
         }
         for (packet, sealed) in packets.shuffled(using: &random) {
-            #expect(sealed.count == packet.count + DownlinkTrailer.byteCount)
-            #expect(throws: DownlinkError.notAuthentic) { try other.open(sealed) }
+            #expect(sealed.count == packet.count + MediaTrailer.byteCount)
+            #expect(throws: TrailerError.notAuthentic) { try other.open(sealed) }
             var changed = sealed
             changed[Int.random(in: sealed.indices, using: &random)] ^= 1 << UInt8.random(in: 0..<8, using: &random)
-            #expect(throws: DownlinkError.self) { try opener.open(changed) }
+            #expect(throws: TrailerError.self) { try opener.open(changed) }
             #expect(try opener.open(sealed) == packet)
             let counter = sealed[packet.count..<packet.count + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-            #expect(throws: DownlinkError.replayed(counter: counter)) { try opener.open(sealed) }
+            #expect(throws: TrailerError.replayed(counter: counter)) { try opener.open(sealed) }
         }
     }
 
     @Test func `a trailer without a packet, and garbage, are refused`() throws {
         var random = SeededGenerator()
-        let opener = try DownlinkOpener(key: DownlinkKey())
+        let opener = try TrailerOpener(key: TrailerKey())
         for count in 0...16 {
-            #expect(throws: DownlinkError.truncated) { try opener.open([UInt8](repeating: 0, count: count)) }
+            #expect(throws: TrailerError.truncated) { try opener.open([UInt8](repeating: 0, count: count)) }
         }
         for _ in 0..<5000 {
             let garbage = random.bytes(Int.random(in: 0...100, using: &random))
-            #expect(throws: DownlinkError.self) { try opener.open(garbage) }
+            #expect(throws: TrailerError.self) { try opener.open(garbage) }
         }
     }
 
     @Test func `the counter ends at its last value instead of starting again`() throws {
-        var sealer = try DownlinkSealer(key: DownlinkKey(), firstCounter: UInt64(UInt32.max))
+        var sealer = try TrailerSealer(key: TrailerKey(), firstCounter: UInt64(UInt32.max))
         let last = try sealer.seal([0x80])
         #expect(last[1...4] == [255, 255, 255, 255])
         for _ in 0..<2 {
-            #expect(throws: DownlinkError.exhausted) { try sealer.seal([0x80]) }
+            #expect(throws: TrailerError.exhausted) { try sealer.seal([0x80]) }
         }
         #expect(sealer.isExhausted)
-        var few = try DownlinkSealer(key: DownlinkKey(), maximum: 2)
+        var few = try TrailerSealer(key: TrailerKey(), maximum: 2)
         for number in 0..<2 as Range<UInt8> {
             #expect(!few.isExhausted)
             let sealed = try few.seal([0x80])
             #expect(sealed[4] == number)
         }
         #expect(few.isExhausted)
-        #expect(throws: DownlinkError.exhausted) { try few.seal([0x80]) }
-        #expect(try DownlinkSealer(key: DownlinkKey(), maximum: 0).isExhausted)
+        #expect(throws: TrailerError.exhausted) { try few.seal([0x80]) }
+        #expect(try TrailerSealer(key: TrailerKey(), maximum: 0).isExhausted)
     }
 }

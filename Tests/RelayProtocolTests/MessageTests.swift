@@ -46,7 +46,7 @@ struct BadField<Message: SwiftProtobuf.Message>: Sendable, CustomTestStringConve
         let member = ServerMessage.Member(id: id, displayName: name, ssrc: SSRC(rawValue: .max))
         let taken = ServerMessage.FloorTaken(talker: id, ssrc: SSRC(rawValue: .max), keyID: .max, priority: .max)
         var largest = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: .max), downlinkKey: DownlinkKey(),
+            ssrc: SSRC(rawValue: .max), downlinkKey: TrailerKey(),
             mediaKey: MediaKey(epoch: .max, baseKey: [UInt8](repeating: 255, count: 64)), channelName: name,
             members: Array(repeating: member, count: RelayProtocolLimits.welcomeMembersMaximum),
             floor: taken, memberID: id, talkTimeLimit: .seconds(4_294_967))

@@ -37,9 +37,9 @@ import Vocabulary
         let token = InvitationToken()
         #expect(!"\(token)".contains(Base64URL.encode(token.bytes)))
         #expect("\(MediaKey(epoch: 3))" == "MediaKey(epoch 3)")
-        #expect("\(DownlinkKey())" == "DownlinkKey")
+        #expect("\(TrailerKey())" == "TrailerKey")
         #expect(InvitationToken() != InvitationToken())
-        #expect(DownlinkKey() != DownlinkKey())
+        #expect(TrailerKey() != TrailerKey())
     }
 
     @Test func `a push token is 32 to 100 bytes, in a URL 64 to 200 digits`() throws {

@@ -131,8 +131,8 @@ import Vocabulary
     @Test func `the example's packets are what this module makes, step by step`() throws {
         let sealer = try SFrameSealer(baseKey: try value("base_key"), keyID: keyID)
         let mac = try SipHash(key: try value("downlink_key"))
-        let key = try #require(DownlinkKey(try value("downlink_key")))
-        var downlink = try DownlinkSealer(key: key)
+        let key = try #require(TrailerKey(try value("downlink_key")))
+        var downlink = try TrailerSealer(key: key)
         for _ in 0..<5 { _ = try downlink.seal([0x80]) }
         for index in 0..<2 {
             func step(_ name: String) throws -> [UInt8] { try value("\(name)_\(index)") }
@@ -156,7 +156,7 @@ import Vocabulary
     }
 
     @Test func `the example's down-link packets open to the Opus frames`() throws {
-        let opener = try DownlinkOpener(key: try #require(DownlinkKey(try value("downlink_key"))))
+        let opener = try TrailerOpener(key: try #require(TrailerKey(try value("downlink_key"))))
         var frames = SFrameOpener()
         frames.setEpoch(7, baseKey: try value("base_key"), at: .zero)
         for index in 0..<2 {

@@ -143,7 +143,7 @@ import Vocabulary
 
     /// Frames sealed as a talker does.
     private func sealed(_ key: MediaKey, count: Int) throws -> [[UInt8]] {
-        var session = try MediaSession(ssrc: burst.ssrc, downlinkKey: DownlinkKey(), mediaKey: key, at: now)
+        var session = try MediaSession(ssrc: burst.ssrc, downlinkKey: TrailerKey(), mediaKey: key, at: now)
         var random = SecureRandom()
         _ = try session.beginBurst(.first, using: &random)
         return (0..<count).compactMap { number -> [UInt8]? in

@@ -22,7 +22,7 @@ import Vocabulary
         let (mallory, welcome) = try await RawPeer.joined("Mallory", relay)
         try await alice.talk(1, frames: 20)
         #expect(try await mallory.closeCode() == .internalError)
-        let opener = try DownlinkOpener(key: welcome.downlinkKey)
+        let opener = try TrailerOpener(key: welcome.downlinkKey)
         let counters = mallory.recorder.events.compactMap { event -> [UInt8]? in
             if case .media(let packet) = event { packet } else { nil }
         }

@@ -11,7 +11,7 @@ import Vocabulary
 @Suite struct FloorViewTests {
     private func welcome(_ rules: FloorRules, priority: UInt8 = 0) -> ServerMessage.Welcome {
         var welcome = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: 99), downlinkKey: DownlinkKey(), mediaKey: nil, channelName: DisplayName("Yard")!,
+            ssrc: SSRC(rawValue: 99), downlinkKey: TrailerKey(), mediaKey: nil, channelName: DisplayName("Yard")!,
             members: [], floor: nil, memberID: MemberID(bytes: [UInt8](repeating: 1, count: 16))!, talkTimeLimit: nil)
         welcome.floorMode = [.fullDuplex: .fullDuplex, .cutIn: .cutIn][rules.mode] ?? .halfDuplex
         welcome.preemptionStep = rules.preemptionStep ?? 0

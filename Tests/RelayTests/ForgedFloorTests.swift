@@ -27,7 +27,7 @@ import Vocabulary
         core.handle(.message(message), at: now)
     }
 
-    private mutating func welcome(downlink: DownlinkKey = DownlinkKey(), key: MediaKey = MediaKey(epoch: 3)) {
+    private mutating func welcome(downlink: TrailerKey = TrailerKey(), key: MediaKey = MediaKey(epoch: 3)) {
         _ = say(
             .welcome(
                 .init(
@@ -98,7 +98,7 @@ import Vocabulary
     /// The request waited for the floor for a minute, and the relay renewed its key meanwhile.
     @Test mutating func `a burst under the key of before a renewal is heard whenever its floor is taken`() throws {
         let key = MediaKey(epoch: 3)
-        let downlink = DownlinkKey()
+        let downlink = TrailerKey()
         _ = say(
             .welcome(
                 .init(
@@ -107,7 +107,7 @@ import Vocabulary
                     talkTimeLimit: nil)))
         _ = say(.mediaKey(MediaKey(epoch: 4)))
         now = now + .seconds(60)
-        var sealer = try DownlinkSealer(key: downlink)
+        var sealer = try TrailerSealer(key: downlink)
         let frames = try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
         _ = say(.floorTaken(.init(talker: Self.talker, ssrc: SSRC(rawValue: 2), keyID: 3 << 48 | 9)))
         let header = RTPHeader(marker: true, sequence: 1, timestamp: 0, ssrc: SSRC(rawValue: 2)).bytes
@@ -118,9 +118,9 @@ import Vocabulary
 
     @Test mutating func `the end of another's burst ends nothing that is heard`() throws {
         let key = MediaKey(epoch: 3)
-        let downlink = DownlinkKey()
+        let downlink = TrailerKey()
         welcome(downlink: downlink, key: key)
-        var sealer = try DownlinkSealer(key: downlink)
+        var sealer = try TrailerSealer(key: downlink)
         let frames = try SFrameSealer(baseKey: key.baseKey, keyID: KeyID(rawValue: 3 << 48 | 9))
         func hear(_ sequence: UInt16) throws -> [RelayClientCore.Action] {
             let header = RTPHeader(

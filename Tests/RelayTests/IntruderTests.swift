@@ -131,7 +131,7 @@ extension RawPeer {
         for packet in tap.events {
             var opener = SFrameOpener()
             opener.setEpoch(key.epoch, baseKey: key.baseKey, at: .now)
-            let body = packet.dropLast(DownlinkTrailer.byteCount)
+            let body = packet.dropLast(MediaTrailer.byteCount)
             let (header, frame) = (Array(body.prefix(RTPHeader.byteCount)), Array(body.dropFirst(RTPHeader.byteCount)))
             #expect(throws: SFrameError.self) { try opener.open(frame, metadata: header, at: .now) }
         }

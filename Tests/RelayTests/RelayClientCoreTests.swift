@@ -26,7 +26,7 @@ import Testing
         .message(
             .welcome(
                 .init(
-                    ssrc: SSRC(rawValue: ssrc), downlinkKey: DownlinkKey(), mediaKey: key,
+                    ssrc: SSRC(rawValue: ssrc), downlinkKey: TrailerKey(), mediaKey: key,
                     channelName: DisplayName("c")!, members: [], floor: nil,
                     memberID: MemberID(PublicKeyPin([UInt8](repeating: 0, count: 32))!), talkTimeLimit: nil)))
     }

@@ -170,7 +170,7 @@ import Testing
         _ = core.handle(.join, at: now)
         _ = core.handle(.connected, at: now)
         let welcome = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: 1), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 1),
+            ssrc: SSRC(rawValue: 1), downlinkKey: TrailerKey(), mediaKey: MediaKey(epoch: 1),
             channelName: DisplayName("c")!, members: [], floor: nil, memberID: MemberID(link.pin), talkTimeLimit: nil)
         _ = core.handle(.message(.welcome(welcome)), at: now)
         #expect(core.handle(.message(.successor(Self.other)), at: now).isEmpty)

@@ -298,7 +298,7 @@ private struct PushClientRig {
         }
         #expect(join.isPushOnly)
         let welcome = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: 1), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 0),
+            ssrc: SSRC(rawValue: 1), downlinkKey: TrailerKey(), mediaKey: MediaKey(epoch: 0),
             channelName: DisplayName("c")!, members: [], floor: nil, memberID: MemberID(link.pin), talkTimeLimit: nil)
         let actions = core.handle(.message(.welcome(welcome)), at: now)
         #expect(

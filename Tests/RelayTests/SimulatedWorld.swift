@@ -82,7 +82,8 @@ final class SimulatedWorld {
     private var lateArrivals: [() -> Void] = []
     private var relayWake: Instant?
     private var listeners: [ConnectionID] = []
-    private var sealers: [ConnectionID: DownlinkSealer] = [:]
+    private var sealers: [ConnectionID: TrailerSealer] = [:]
+    private var inlets: [ConnectionID: (opener: TrailerOpener, receipts: UplinkReceipts)] = [:]
     private var connections: [ConnectionID: SimulatedConnection] = [:]
     private var nextConnection: UInt64 = 1
 
@@ -127,6 +128,8 @@ final class SimulatedWorld {
             names.append("\(number)")
             clients.append(
                 RelayClientCore(invitation: link, displayName: DisplayName("\(number)")!, timestampAtZero: 7))
+            // One half of them sends outside QUIC, the other half in its datagrams.
+            clients[number].sendsOutsideQUIC = number.isMultiple(of: 2)
             clientConnections.append(nil)
             attempts.append(0)
             clientWakes.append(nil)
@@ -224,7 +227,10 @@ final class SimulatedWorld {
         if !isDatagram || lateArrivals.count < Self.socketBuffer { lateArrivals.append(work) }
     }
 
-    private func relayHandles(_ event: RelayCore.Event) { carryOut(relay.handle(event, at: now)) }
+    private func relayHandles(_ event: RelayCore.Event) {
+        if case .message(let id, .floorRelease) = event { report(to: id) }
+        carryOut(relay.handle(event, at: now))
+    }
 
     private func carryOut(_ actions: [RelayCore.Action]) {
         for action in actions {
@@ -246,8 +252,10 @@ final class SimulatedWorld {
                         connection.client, .connectionEnded(code == .replaced ? .replaced : .closedByRelay(text)))
                 }
             case .startMedia(let id, _, let key, _):
-                if sealers[id] == nil { sealers[id] = try! DownlinkSealer(key: key) }
+                if sealers[id] == nil { sealers[id] = try! TrailerSealer(key: key) }
                 listeners.append(id)
+            case .takeMedia(let id, let key, let ssrc):
+                inlets[id] = (try! TrailerOpener(key: key), UplinkReceipts(of: ssrc))
             case .stopMedia(let id, _): listeners.removeAll { $0 == id }
             case .forward(let packet, _, let talker, _): forward(packet, except: talker)
             case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): sendAnswer(bytes, to: id)
@@ -268,7 +276,7 @@ final class SimulatedWorld {
     }
 
     private func forget(_ id: ConnectionID) {
-        sealers[id] = nil
+        (sealers[id], inlets[id]) = (nil, nil)
         listeners.removeAll { $0 == id }
     }
 
@@ -309,16 +317,35 @@ final class SimulatedWorld {
         carryOut(actions)
     }
 
+    private func relayReceives(outsideQUIC datagram: [UInt8], from connection: SimulatedConnection) {
+        let id = connection.id
+        guard isRelayUp, connections[id] === connection, let opener = inlets[id]?.opener,
+            let (count, counter) = datagram.withUnsafeBytes({ try? opener.open($0) })
+        else { return }
+        relayReceives(Array(datagram.prefix(count)), from: connection)
+        if inlets[id]?.receipts.received(counter, at: now) == true { report(to: id) }
+    }
+
+    private func report(to id: ConnectionID) {
+        guard let report = inlets[id]?.receipts.takeReport() else { return }
+        var packet = [UInt8](repeating: 0, count: UplinkReport.byteCount)
+        packet.withUnsafeMutableBytes { report.write(to: $0) }
+        send(packet, outsideQUICTo: id)
+    }
+
     private func forward(_ datagram: [UInt8], except talker: ConnectionID) {
-        for id in listeners where id != talker {
-            guard let listener = connections[id], let packet = try? sealers[id]?.seal(datagram) else { continue }
-            guard !isGone(gapsDown, listener.client) else { continue }
-            for delay in packetDelays() {
-                after(delay) { [self] in
-                    guard clientConnections[listener.client] === listener else { return }
-                    let actions = packet.withUnsafeBytes { clients[listener.client].receive($0, at: now) }
-                    carryOut(actions, client: listener.client)
-                }
+        for id in listeners where id != talker { send(datagram, outsideQUICTo: id) }
+    }
+
+    private func send(_ packet: [UInt8], outsideQUICTo id: ConnectionID) {
+        guard let listener = connections[id], let datagram = try? sealers[id]?.seal(packet),
+            !isGone(gapsDown, listener.client)
+        else { return }
+        for delay in packetDelays() {
+            after(delay) { [self] in
+                guard clientConnections[listener.client] === listener else { return }
+                let actions = datagram.withUnsafeBytes { clients[listener.client].receive($0, at: now) }
+                carryOut(actions, client: listener.client)
             }
         }
     }
@@ -350,7 +377,7 @@ final class SimulatedWorld {
         let lost = connections.values.sorted { $0.id < $1.id }
         connections = [:]
         listeners = []
-        sealers = [:]
+        (sealers, inlets) = ([:], [:])
         for connection in lost {
             // Told by a stateless reset, sooner or later.
             after(pause + .milliseconds(Int.random(in: 0...3_000, using: &random))) { [self] in
@@ -456,7 +483,15 @@ final class SimulatedWorld {
                     if faults.hidesLossAtRelease, isLast, delay == nil { return }
                     clientHandles(number, isAcknowledged ? .mediaAcknowledged(datagramID) : .mediaLost(datagramID))
                 }
-            case .verify, .tellOfPushes, .tellOfSuccession, .answer: break
+            case .sendOutsideQUIC(let datagram):
+                guard let connection = clientConnections[number], !isGone(gapsUp, number) else { continue }
+                // The network may bring it twice.
+                for delay in packetDelays() {
+                    after(delay) { [self] in
+                        relayDoes(isDatagram: true) { [self] in relayReceives(outsideQUIC: datagram, from: connection) }
+                    }
+                }
+            case .awaitAnswer, .verify, .tellOfPushes, .tellOfSuccession, .answer: break
             case .tell(let event): note(event, number)
             }
         }

@@ -29,6 +29,7 @@ final class TestNetwork: @unchecked Sendable {
     private var watches: [EventLoop.Watch] = []
     private var meddler: (@Sendable ([UInt8]) -> [[UInt8]])?
     private var recording: [(bytes: [UInt8], back: Int32)]?
+    private var isBlocked: @Sendable (UInt8) -> Bool = { _ in false }
     private var diversion: (socket: Int32, takes: @Sendable (UInt8) -> Bool)?
 
     init(to target: UInt16, faults: Faults = Faults()) async throws {
@@ -44,6 +45,7 @@ final class TestNetwork: @unchecked Sendable {
                     Self.drain(front) { bytes, sender in
                         guard let back = self.back(for: sender) else { return }
                         let target = self.target
+                        if let first = bytes.first, self.isBlocked(first) { return }
                         self.recording?.append((bytes, back))
                         self.pass(bytes, on: back, to: target)
                     }
@@ -85,6 +87,11 @@ final class TestNetwork: @unchecked Sendable {
     /// What becomes of each packet from the relay to a client.
     func meddle(_ meddler: @escaping @Sendable ([UInt8]) -> [[UInt8]]) async {
         try? await loop.run { [self] in self.meddler = meddler }
+    }
+
+    /// Lets no packet of a client pass whose first byte is one of those.
+    func block(_ isBlocked: @escaping @Sendable (UInt8) -> Bool) async {
+        try? await loop.run { [self] in self.isBlocked = isBlocked }
     }
 
     /// Keeps what clients send from now on.

@@ -18,7 +18,7 @@ import Testing
             [
                 .action(.send(.memberLeft(.numbered(1)), to: [id])),
                 .action(.sendSeries(MessageSeries(), to: [.init(id)])), .action(.close(id, .revoked, "removed")),
-                .action(.startMedia(id, channel: 0, key: DownlinkKey(), ssrc: SSRC(rawValue: 1))),
+                .action(.startMedia(id, channel: 0, key: TrailerKey(), ssrc: SSRC(rawValue: 1))),
                 .action(.stopMedia(id, channel: 0)), .returnCredit(id, bytes: 1),
             ],
             [

@@ -48,17 +48,22 @@ int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *leng
     return -1;
 }
 
-int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, unsigned count, unsigned otherwise) {
+int ptt_steer_by_number(
+    int fd, unsigned short_offset, unsigned long_offset, unsigned foreign_offset, unsigned count, unsigned otherwise) {
     // Offsets count from the UDP payload. Reading beyond a packet's end gives 0.
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 0),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x80, 2, 0),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, short_offset),
         BPF_STMT(BPF_JMP | BPF_JA, 2),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x40, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x40, 0, 4),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, long_offset),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, count, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, otherwise),
+        BPF_STMT(BPF_RET | BPF_A, 0),
+        // Neither a short nor a long header.
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, foreign_offset),
+        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, count),
         BPF_STMT(BPF_RET | BPF_A, 0),
     };
     struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};

@@ -145,9 +145,10 @@ extension QUICConnection {
     /// about, and the back-off of probe time-outs (RFC 9002, section 6.2.1) would let seconds pass after a gap of seconds.
     func probe(_ conn: OpaquePointer, _ statistics: ptt_connection_info, at time: UInt64) {
         guard isReady else { return }
-        guard statistics.bytes_in_flight > 0 || silentSince != nil else { return }
+        let isWaiting = statistics.bytes_in_flight > 0 || awaitsAnswer
+        guard isWaiting || silentSince != nil else { return }
         let since = silentSince ?? time
-        silentSince = statistics.bytes_in_flight > 0 ? since : nil
+        silentSince = isWaiting ? since : nil
         var interval: UInt64 = 0
         let silence = time &- since
         if silentSince != nil, silence < UInt64(clamping: endpoint.configuration.probeTime.nanoseconds) {

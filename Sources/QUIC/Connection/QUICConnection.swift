@@ -113,6 +113,14 @@ public final class QUICConnection: @unchecked Sendable {
             endpoint.markDirty(self)
         }
     }
+    /// A client's: whether something that was sent beside QUIC waits for an answer. Meanwhile the server is asked for a sign of life as
+    /// often as if a packet of QUIC's were unanswered. So it learns that this end has another address, too.
+    public var awaitsAnswer = false {
+        didSet {
+            checkLoop()
+            if awaitsAnswer != oldValue, isReady { endpoint.markDirty(self) }
+        }
+    }
     /// 0: nothing is sent.
     var keepAliveNanoseconds: UInt64 { keepAlive.map { UInt64(clamping: $0.nanoseconds) } ?? 0 }
     /// Since when nothing came, while something is unanswered.
@@ -251,6 +259,19 @@ public final class QUICConnection: @unchecked Sendable {
         datagrams.append((nextDatagramID, datagram))
         endpoint.markDirty(self)
         return nextDatagramID
+    }
+
+    /// Sends a packet beside QUIC (RFC 9443) at once, by the path that QUIC's own packets take. It may be lost unnoticed.
+    ///
+    /// - Parameter packet: Must begin with a byte 128…191 (checked).
+    public func send(foreign packet: [UInt8]) {
+        checkLoop()
+        precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
+        guard let conn, isReady, let path = ngtcp2_conn_get_path(conn)?.pointee else { return }
+        let local = NetworkEnd(path.local)
+        let socket = local.value.flatMap { endpoint.socket(at: $0) } ?? socket
+        packet.withUnsafeBytes { endpoint.sender.send($0, on: socket, from: local, to: NetworkEnd(path.remote)) }
+        endpoint.sender.send()
     }
 
     /// Drops the first datagram in the queue, and reports that to its owner.

@@ -105,6 +105,8 @@ extension QUICEndpoint {
 
     /// Where packets have the connection id, which begins with the worker's number (RFC 9000, sections 17.2 and 17.3).
     private static let identifierOffsets: (short: UInt32, long: UInt32) = (1, 6)
+    /// Where RTP has its source (RFC 3550, section 5.1).
+    private static let sourceOffset: UInt32 = 8
 
     /// Lets further endpoints of the same user bind this one's address, with `reusePort`. This one was bound
     /// exclusively, so that a second server learns that its port is in use.
@@ -128,7 +130,8 @@ extension QUICEndpoint {
 
     /// Has the kernel give each packet to the endpoint that its connection id names by `QUICServerOptions.worker`: the first that was
     /// bound to the address is 0, the next 1, and so on. A client's first packets carry an id of its own choice, which names none: they
-    /// go as `strangers` says. There are `endpoints` of them. Called on any of the endpoints, once all are bound, and again to change it.
+    /// go as `strangers` says. A foreign packet is RTP, and goes to the remainder of its source's number (SSRC) divided by the number of
+    /// endpoints. There are `endpoints` of them. Called on any of the endpoints, once all are bound, and again to change it.
     ///
     /// - Throws: `QUICError.socket` where the kernel takes no such program; `.closed`.
     public func steerByConnectionID(of endpoints: Int, strangers: StrangerSteering = .spread) throws(QUICError) {
@@ -137,7 +140,8 @@ extension QUICEndpoint {
         let offsets = Self.identifierOffsets
         let otherwise = strangers == .spread ? UInt32.max : 0
         guard
-            ptt_steer_by_number(socket.descriptor, offsets.short, offsets.long, UInt32(endpoints), otherwise) == 0
+            ptt_steer_by_number(
+                socket.descriptor, offsets.short, offsets.long, Self.sourceOffset, UInt32(endpoints), otherwise) == 0
         else {
             throw QUICError.socket(
                 SystemError("SO_ATTACH_REUSEPORT_CBPF"), during: "sharing UDP \(localAddress)")

@@ -188,6 +188,25 @@ public final class QUICEndpoint: @unchecked Sendable {
             packet, with: fanOutBatches, helpers: helpers, on: socket.descriptor, except: excluded)
     }
 
+    /// Sends one foreign packet to `path` at once, from this endpoint's socket; false: the kernel does not take it.
+    ///
+    /// - Parameters:
+    ///   - packet: Must begin with a byte 128…191 (checked).
+    ///   - path: That of a connection of this endpoint, or of another one on the same port.
+    public func send(_ packet: UnsafeRawBufferPointer, to path: FanOutPath) -> Bool {
+        loop.checkIsolated()
+        precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
+        guard let socket = sockets.first else { return false }
+        var path = path
+        let batch = fanOutBatches[0]
+        batch.begin(packet, trailerLength: 0)
+        withUnsafeMutablePointer(to: &path) {
+            _ = batch.add($0)
+            batch.flush(socket.descriptor)
+        }
+        return batch.sent == 1
+    }
+
     /// Closes every connection (their delegates hear `.endpointClosed`) and the sockets. The peers are informed after
     /// earlier writes, as far as their windows allow at once. This is sent once, because nothing remains that could
     /// repeat it.

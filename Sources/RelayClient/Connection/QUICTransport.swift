@@ -75,6 +75,14 @@ final class QUICTransport: RelayTransport, @unchecked Sendable {
         return try? connection.sendDatagram(datagram)
     }
 
+    func send(outsideQUIC packet: [UInt8]) {
+        if !isClosed { connection.send(foreign: packet) }
+    }
+
+    func awaitAnswer(_ isAwaited: Bool) {
+        if !isClosed { connection.awaitsAnswer = isAwaited }
+    }
+
     /// Sends a message in a datagram, without its length: it arrives soon or never.
     func send(loosely message: ClientMessage) { _ = send(message.encoded()) }
 

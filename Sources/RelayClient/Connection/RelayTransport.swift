@@ -33,6 +33,10 @@ protocol RelayTransport: AnyObject, Sendable {
     func send(_ message: ClientMessage) -> Bool
     /// Sends a media packet. Its fate is told later under the returned number; `nil` when it is not accepted.
     func send(_ datagram: [UInt8]) -> UInt64?
+    /// Sends a media packet with its trailer outside QUIC, where there is such a way.
+    func send(outsideQUIC packet: [UInt8])
+    /// Whether an answer to such packets is awaited: meanwhile the relay is asked often for a sign of life.
+    func awaitAnswer(_ isAwaited: Bool)
     /// Sends a message that arrives soon or never, where there is such a way.
     func send(loosely message: ClientMessage)
     /// Sends a packet again, as a control message; false when too many wait.

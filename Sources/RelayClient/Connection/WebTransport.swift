@@ -86,6 +86,10 @@ final class WebTransport: RelayTransport, @unchecked Sendable {
     /// The same message comes as a control message, which is not lost here.
     func send(loosely message: ClientMessage) {}
 
+    func send(outsideQUIC packet: [UInt8]) {}
+
+    func awaitAnswer(_ isAwaited: Bool) {}
+
     func sendRepair(_ packet: [UInt8]) -> Bool {
         guard outbox.controlCapacity >= Self.controlBytesMaximum / 2 else { return false }
         return send(.mediaRepair(packet))

@@ -38,7 +38,7 @@ struct MediaSession {
 
     /// This end's source.
     let ssrc: SSRC
-    private let downlinkOpener: DownlinkOpener
+    private let downlinkOpener: TrailerOpener
     private var frameOpener = SFrameOpener()
     private(set) var mediaKey: MediaKey
     private var sealer: (requestID: FloorRequestID, sealer: SFrameSealer)?
@@ -51,11 +51,11 @@ struct MediaSession {
     ///   - earlierKeys: Those of the connection before, the newest last: a burst that it interrupted may be sealed with one of them.
     /// - Throws: When the system's cryptography fails.
     init(
-        ssrc: SSRC, downlinkKey: DownlinkKey, mediaKey: MediaKey, earlierKeys: [MediaKey] = [], at now: Instant
+        ssrc: SSRC, downlinkKey: TrailerKey, mediaKey: MediaKey, earlierKeys: [MediaKey] = [], at now: Instant
     ) throws(CryptographyError) {
         self.ssrc = ssrc
         self.mediaKey = mediaKey
-        downlinkOpener = try DownlinkOpener(key: downlinkKey)
+        downlinkOpener = try TrailerOpener(key: downlinkKey)
         for key in earlierKeys { frameOpener.setEpoch(key.epoch, baseKey: key.baseKey, at: now) }
         frameOpener.setEpoch(mediaKey.epoch, baseKey: mediaKey.baseKey, at: now)
     }
@@ -107,7 +107,7 @@ struct MediaSession {
 
     /// The packet in a datagram whose trailer is right, and was not accepted before; nil: the relay did not send it.
     func authenticated(_ datagram: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
-        guard let count = try? downlinkOpener.open(datagram) else { return nil }
+        guard let (count, _) = try? downlinkOpener.open(datagram) else { return nil }
         return UnsafeRawBufferPointer(rebasing: datagram[..<count])
     }
 

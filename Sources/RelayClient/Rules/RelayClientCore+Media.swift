@@ -20,7 +20,7 @@ extension RelayClientCore {
                 hearing.sent(at: now)
                 doubt.sent(at: now)
                 actions += repair(.sealed(packet: datagram), at: now)
-                actions.append(.sendMedia(datagram))
+                actions += send(datagram, at: now)
             case .releaseFloor(let requestID, let lastSequence):
                 if session != nil {
                     actions.append(.send(.floorRelease(.init(requestID: requestID, lastSequence: lastSequence))))
@@ -33,6 +33,11 @@ extension RelayClientCore {
             }
         }
         return actions
+    }
+
+    private mutating func send(_ packet: [UInt8], at now: Instant) -> [Action] {
+        guard !isReliable, let (datagram, number) = direct?.seal(packet, at: now) else { return [.sendMedia(packet)] }
+        return [.sendOutsideQUIC(datagram)] + sent(packet, as: number, at: now)
     }
 
     private mutating func requestFloor(_ requestID: FloorRequestID, priority: UInt8, at now: Instant) -> [Action] {
@@ -54,6 +59,35 @@ extension RelayClientCore {
         // Nothing is lost on the way, or everything.
         if isReliable, event != .linkLost { return [] }
         return uplinkRepair.handle(event, at: now).map { .send(.mediaRepair($0)) }
+    }
+
+    // MARK: Packets outside QUIC
+
+    /// The relay reports on them.
+    private mutating func take(_ report: UplinkReport, at now: Instant) -> [Action] {
+        onDirectPackets(at: now) { $0.take(report, at: now) }
+    }
+
+    mutating func lookAfterDirectPackets(at now: Instant) -> [Action] {
+        let heard = lastHeard
+        return onDirectPackets(at: now) { $0.look(heard: heard, at: now) }
+    }
+
+    private mutating func onDirectPackets(
+        at now: Instant, _ work: (inout DirectUplink) -> [DirectUplink.Fate]
+    ) -> [Action] {
+        guard var direct else { return [] }
+        let wasAwaiting = direct.awaitsAnswer
+        let fates = work(&direct)
+        self.direct = direct
+        var actions: [Action] = direct.awaitsAnswer == wasAwaiting ? [] : [.awaitAnswer(direct.awaitsAnswer)]
+        for fate in fates {
+            switch fate {
+            case .acknowledged(let number): actions += handle(.mediaAcknowledged(number), at: now)
+            case .lost(let number): actions += handle(.mediaLost(number), at: now)
+            }
+        }
+        return actions
     }
 
     // MARK: Listening
@@ -86,6 +120,13 @@ extension RelayClientCore {
         guard let packet = session?.authenticated(datagram) else {
             downlink.count(.notAuthentic)
             return []
+        }
+        guard !UplinkReport.isOne(packet) else {
+            guard let report = UplinkReport(parsing: packet), report.ssrc == session?.ssrc else {
+                downlink.count(.malformed)
+                return []
+            }
+            return take(report, at: now)
         }
         if doubt.isExpecting { doubt.expects(at: now) }
         return receivePacket(packet, receivedAt: now, at: now)

@@ -47,6 +47,12 @@ public struct RelayClientCore {
     var doubt = PathDoubt()
     /// Whether the connection loses nothing on the way and has no trailers: a link over TLS.
     var isReliable = false
+    /// Whether a connection that is not carries packets outside QUIC, too.
+    public var sendsOutsideQUIC = false
+    /// What goes there, while the link is ready and the relay takes it.
+    var direct: DirectUplink?
+    /// When anything of the relay came by QUIC last, as far as the transport has told.
+    public var lastHeard: Instant?
     /// Whether the connection was given up because the relay does not answer.
     private(set) var isLostInSilence = false
     /// Whether this end would host the channel if its host went.
@@ -123,6 +129,7 @@ public struct RelayClientCore {
         set {
             downlink.roundTripTime = newValue
             uplinkRepair.roundTripTime = newValue
+            direct?.roundTripTime = newValue
         }
     }
 
@@ -133,7 +140,7 @@ public struct RelayClientCore {
     public var nextDeadline: Instant? {
         [
             link.nextDeadline, uplink.nextDeadline, downlink.nextDeadline, queries.nextDeadline, hearing.nextDeadline,
-            uplinkRepair.nextDeadline, hasAlternative ? doubt.nextDeadline : nil,
+            uplinkRepair.nextDeadline, hasAlternative ? doubt.nextDeadline : nil, direct?.nextDeadline,
         ].compactMap(\.self).min()
     }
 
@@ -186,11 +193,7 @@ public struct RelayClientCore {
             return steer(.relayFound, at: now)
         case .violation(let what): return steer(.violation(what), at: now)
         case .message(let message): return receive(message, at: now)
-        case .mediaSent(let number, let packet):
-            if uplink.resumesBursts, let header = try? packet.withUnsafeBytes({ try RTPHeader(parsing: $0) }) {
-                uplink.noteSent(datagram: number, sequence: header.sequence)
-            }
-            return repair(.sent(datagram: number, packet: packet), at: now)
+        case .mediaSent(let number, let packet): return sent(packet, as: number, at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
         case .mediaAcknowledged(let number):
             hearing.answered()
@@ -213,8 +216,8 @@ public struct RelayClientCore {
         case .registerPushes(let token, let topic): return push(.register(token, topic), at: now)
         case .unregisterPushes(let token): return push(.unregister(token), at: now)
         case .deadline:
-            return listenForRelay(at: now) + doubtPath(at: now) + steer(.deadline, at: now) + speak(.deadline, at: now)
-                + listen(.deadline, at: now)
+            return listenForRelay(at: now) + lookAfterDirectPackets(at: now) + doubtPath(at: now)
+                + steer(.deadline, at: now) + speak(.deadline, at: now) + listen(.deadline, at: now)
                 + query(.deadline, at: now) + repair(.deadline, at: now)
         }
     }
@@ -224,6 +227,14 @@ public struct RelayClientCore {
         guard hearing.isGone(at: now) else { return [] }
         isLostInSilence = true
         return steer(.connectionEnded(.lost("it does not answer while a member talks")), at: now)
+    }
+
+    /// A packet of this end is on its way, under that number.
+    mutating func sent(_ packet: [UInt8], as number: UInt64, at now: Instant) -> [Action] {
+        if uplink.resumesBursts, let header = try? packet.withUnsafeBytes({ try RTPHeader(parsing: $0) }) {
+            uplink.noteSent(datagram: number, sequence: header.sequence)
+        }
+        return repair(.sent(datagram: number, packet: packet), at: now)
     }
 
     private mutating func doubtPath(at now: Instant) -> [Action] {
@@ -260,6 +271,7 @@ public struct RelayClientCore {
             case .linkLost:
                 lostAt = now
                 (hearing, doubt) = (HearingWatch(), PathDoubt())
+                direct = nil
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now) + query(.linkLost, at: now)
@@ -283,7 +295,7 @@ public struct RelayClientCore {
     }
 
     private mutating func close(_ code: RelayCloseCode, at now: Instant) -> [Action] {
-        (session, floor) = (nil, nil)
+        (session, floor, direct) = (nil, nil, nil)
         return query(.linkLost, at: now) + [.close(code)]
     }
 
@@ -375,6 +387,9 @@ public struct RelayClientCore {
                 earlierKeys: keyring.latest, at: now)
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
+        }
+        direct = welcome.uplinkKey.flatMap {
+            sendsOutsideQUIC ? try? DirectUplink(key: $0, roundTripTime: uplinkRepair.roundTripTime) : nil
         }
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread: Duration = .seconds(1)

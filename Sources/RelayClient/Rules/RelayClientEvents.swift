@@ -81,6 +81,10 @@ extension RelayClientCore {
         case sendLoosely(ClientMessage)
         /// Send a media datagram.
         case sendMedia([UInt8])
+        /// Send a media packet, which has its trailer, outside QUIC.
+        case sendOutsideQUIC([UInt8])
+        /// Whether an answer to such packets is awaited from now on: meanwhile the relay is asked often for a sign of life.
+        case awaitAnswer(Bool)
         /// Ask the relay for a sign of life, and deliver `.pathLost` when none comes; `patience`: how much longer than usual that may take.
         case verify(patience: Duration)
         /// Tell the user.

@@ -1344,6 +1344,12 @@ public nonisolated struct Pttd_Relay_V1_Welcome: @unchecked Sendable {
     set {_uniqueStorage()._preemptionStep = newValue}
   }
 
+  /// The key of the trailer on the packets that this member may send outside QUIC, 16 bytes. Empty: the relay takes none.
+  public var uplinkKey: Data {
+    get {_storage._uplinkKey}
+    set {_uniqueStorage()._uplinkKey = newValue}
+  }
+
   /// The relay answers BurstListRequest and BurstRequest.
   public var lateEntry: Bool {
     get {_storage._lateEntry}
@@ -3283,7 +3289,7 @@ nonisolated extension Pttd_Relay_V1_PushReceipt: SwiftProtobuf.Message, SwiftPro
 
 nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Welcome"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{4}$late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0\u{1}web\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}ssrc\0\u{3}downlink_key\0\u{3}media_key\0\u{3}channel_name\0\u{1}members\0\u{1}floor\0\u{3}member_id\0\u{3}talk_time_limit_ms\0\u{3}has_floor_queue\0\u{3}floor_mode\0\u{3}listen_only\0\u{3}floor_priority\0\u{3}more_floors\0\u{3}preemption_step\0\u{3}uplink_key\0\u{4}#late_entry\0\u{3}kept_bursts\0\u{3}kept_time_ms\0\u{1}web\0")
 
   fileprivate class _StorageClass {
     var _ssrc: UInt32 = 0
@@ -3300,6 +3306,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
     var _floorPriority: UInt32 = 0
     var _moreFloors: [Pttd_Relay_V1_FloorTaken] = []
     var _preemptionStep: UInt32 = 0
+    var _uplinkKey: Data = Data()
     var _lateEntry: Bool = false
     var _keptBursts: UInt32 = 0
     var _keptTimeMs: UInt32 = 0
@@ -3328,6 +3335,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       _floorPriority = source._floorPriority
       _moreFloors = source._moreFloors
       _preemptionStep = source._preemptionStep
+      _uplinkKey = source._uplinkKey
       _lateEntry = source._lateEntry
       _keptBursts = source._keptBursts
       _keptTimeMs = source._keptTimeMs
@@ -3364,6 +3372,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._floorPriority) }()
         case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._moreFloors) }()
         case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._preemptionStep) }()
+        case 15: try { try decoder.decodeSingularBytesField(value: &_storage._uplinkKey) }()
         case 50: try { try decoder.decodeSingularBoolField(value: &_storage._lateEntry) }()
         case 51: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptBursts) }()
         case 52: try { try decoder.decodeSingularUInt32Field(value: &_storage._keptTimeMs) }()
@@ -3422,6 +3431,9 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
       if _storage._preemptionStep != 0 {
         try visitor.visitSingularUInt32Field(value: _storage._preemptionStep, fieldNumber: 14)
       }
+      if !_storage._uplinkKey.isEmpty {
+        try visitor.visitSingularBytesField(value: _storage._uplinkKey, fieldNumber: 15)
+      }
       if _storage._lateEntry != false {
         try visitor.visitSingularBoolField(value: _storage._lateEntry, fieldNumber: 50)
       }
@@ -3457,6 +3469,7 @@ nonisolated extension Pttd_Relay_V1_Welcome: SwiftProtobuf.Message, SwiftProtobu
         if _storage._floorPriority != rhs_storage._floorPriority {return false}
         if _storage._moreFloors != rhs_storage._moreFloors {return false}
         if _storage._preemptionStep != rhs_storage._preemptionStep {return false}
+        if _storage._uplinkKey != rhs_storage._uplinkKey {return false}
         if _storage._lateEntry != rhs_storage._lateEntry {return false}
         if _storage._keptBursts != rhs_storage._keptBursts {return false}
         if _storage._keptTimeMs != rhs_storage._keptTimeMs {return false}

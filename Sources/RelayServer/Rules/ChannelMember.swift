@@ -36,7 +36,9 @@ struct ChannelMember: Sendable {
     let id: MemberID
     let name: DisplayName
     let ssrc: SSRC
-    let downlinkKey: DownlinkKey
+    /// The keys of the trailers on what it gets and sends outside QUIC.
+    let downlinkKey: TrailerKey
+    let uplinkKey: TrailerKey
     /// The message that announces it to the others, encoded once for all of them.
     let announcement: [UInt8]
     /// Whom it comes before when it asks for the floor: 255 before everyone, from its invitation.
@@ -64,14 +66,15 @@ struct ChannelMember: Sendable {
     private var media: TokenBucket
 
     init(
-        connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: DownlinkKey,
-        membership: RelayMembership?, limits: RelayLimits, at now: Instant
+        connection: ConnectionID, id: MemberID, name: DisplayName, ssrc: SSRC, downlinkKey: TrailerKey,
+        uplinkKey: TrailerKey, membership: RelayMembership?, limits: RelayLimits, at now: Instant
     ) {
         self.connection = connection
         self.id = id
         self.name = name
         self.ssrc = ssrc
         self.downlinkKey = downlinkKey
+        self.uplinkKey = uplinkKey
         reportedAt = now
         announcement = ServerMessage.memberJoined(.init(id: id, displayName: name, ssrc: ssrc)).framed()
         repairRequests = TokenBucket(depth: limits.repairBurst, perSecond: limits.repairsPerSecond, at: now)

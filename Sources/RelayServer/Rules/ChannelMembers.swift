@@ -55,7 +55,10 @@ struct ChannelMembers: Sendable {
         // An early join may be seconds old.
         known[id]?.reportedAt = now
         connections[member.id] = id
-        return [.startMedia(id, channel: channel, key: member.downlinkKey, ssrc: member.ssrc)]
+        return [
+            .startMedia(id, channel: channel, key: member.downlinkKey, ssrc: member.ssrc),
+            .takeMedia(id, key: member.uplinkKey, ssrc: member.ssrc),
+        ]
             + announce(
                 .memberJoined(member.asMessage), framed: member.announcement, of: member.id, but: id, &notices, at: now)
     }

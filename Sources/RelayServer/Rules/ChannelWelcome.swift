@@ -45,6 +45,7 @@ struct ChannelWelcome: Sendable {
             ssrc: member.ssrc, downlinkKey: member.downlinkKey, mediaKey: mediaKey, channelName: channel.name,
             members: first, floor: floors.first, memberID: member.id,
             talkTimeLimit: channel.floor.timers.talkTimeLimit)
+        welcome.uplinkKey = member.uplinkKey
         welcome.moreFloors = Array(floors.dropFirst())
         welcome.floorRules = rules
         welcome.offersLateEntry = true

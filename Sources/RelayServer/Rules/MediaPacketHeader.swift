@@ -27,6 +27,12 @@ extension MediaPacketHeader {
         self = header
     }
 
+    /// The source that a packet names, whatever else it is; nil: it is too short.
+    static func source(of packet: UnsafeRawBufferPointer) -> SSRC? {
+        guard packet.count >= packetBytesMinimum else { return nil }
+        return SSRC(rawValue: UInt32(bigEndian: packet.loadUnaligned(fromByteOffset: 8, as: UInt32.self)))
+    }
+
     /// Reads them from a packet; `nil` when it is not RTP with an SFrame payload as the protocol has them.
     public init?(parsing packet: UnsafeRawBufferPointer) {
         guard packet.count >= Self.packetBytesMinimum, let rtp = try? RTPHeader(parsing: packet),

@@ -80,8 +80,8 @@ extension RelayCore {
     ) -> ChannelMember {
         ChannelMember(
             connection: id, id: member, name: join.displayName, ssrc: shared.secrets.source(),
-            downlinkKey: shared.secrets.downlinkKey(), membership: roster[join.channel, member], limits: limits,
-            at: now)
+            downlinkKey: shared.secrets.trailerKey(), uplinkKey: shared.secrets.trailerKey(),
+            membership: roster[join.channel, member], limits: limits, at: now)
     }
 
     /// Makes it a member, in place of its older connection. `early`: what it was welcomed with already.

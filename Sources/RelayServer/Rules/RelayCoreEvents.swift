@@ -82,7 +82,9 @@ extension RelayCore {
         /// See whether the invitation makes the client a member, write it down, and answer with `Event.enrolled`.
         case enrol(ConnectionID, RelayEnrolment)
         /// From now on the channel's media go to that connection too, with trailers under the key.
-        case startMedia(ConnectionID, channel: Int, key: DownlinkKey, ssrc: SSRC)
+        case startMedia(ConnectionID, channel: Int, key: TrailerKey, ssrc: SSRC)
+        /// Take the packets of that source that come outside QUIC with that key's trailers: they are the connection's.
+        case takeMedia(ConnectionID, key: TrailerKey, ssrc: SSRC)
         /// From now on no media go to that connection.
         case stopMedia(ConnectionID, channel: Int)
         /// Send a packet to every listener of the channel but its sender; it was read at `arrived`.

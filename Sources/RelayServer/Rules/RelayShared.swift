@@ -131,9 +131,9 @@ struct RelaySecrets: Sendable {
         return key
     }
 
-    mutating func downlinkKey() -> DownlinkKey {
-        guard let key = DownlinkKey(bytes(DownlinkKey.byteCount)) else {
-            preconditionFailure("a down-link key of the fixed size is one")
+    mutating func trailerKey() -> TrailerKey {
+        guard let key = TrailerKey(bytes(TrailerKey.byteCount)) else {
+            preconditionFailure("a trailer key of the fixed size is one")
         }
         return key
     }

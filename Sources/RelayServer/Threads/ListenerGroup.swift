@@ -1,4 +1,4 @@
-// The connections that receive a channel's media, each with its own trailers.
+// The connections that a channel's media go to and come from outside QUIC, each with its own trailers.
 import Cryptography
 import QUIC
 import RelayProtocol
@@ -11,8 +11,11 @@ final class MediaOutlet {
     let id: ConnectionID
     fileprivate(set) var path: FanOutPath
     /// What makes its trailers, as it was when it last began or ceased to listen: in between its group's counts on.
-    fileprivate var sealer: DownlinkSealer?
-    fileprivate var isListening = false
+    fileprivate var sealer: TrailerSealer?
+    fileprivate var isListening: Bool { group != nil }
+    fileprivate weak var group: ListenerGroup?
+    /// What the connection sends outside QUIC; nil: it is no member.
+    var inlet: MediaInlet?
 
     init(_ id: ConnectionID, at path: FanOutPath) {
         self.id = id
@@ -20,9 +23,34 @@ final class MediaOutlet {
     }
 
     /// Makes the trailers' key ready for at most `maximum` packets, once: its counter must never start again. False when that fails.
-    func makeSealer(_ key: DownlinkKey, maximum: UInt64) -> Bool {
-        if sealer == nil, !isListening { sealer = try? DownlinkSealer(key: key, maximum: maximum) }
+    func makeSealer(_ key: TrailerKey, maximum: UInt64) -> Bool {
+        if sealer == nil, !isListening { sealer = try? TrailerSealer(key: key, maximum: maximum) }
         return sealer != nil || isListening
+    }
+}
+
+extension MediaOutlet {
+    /// Writes the trailer of a packet to this connection alone; false: it can be sent nothing more.
+    func seal(_ datagram: UnsafeMutableRawBufferPointer) -> Bool {
+        if let group { return group.seal(datagram, for: id) }
+        return (try? sealer?.seal(datagram)) != nil
+    }
+}
+
+/// What a connection sends outside QUIC: the check of its trailers, and what it is to be told of them.
+final class MediaInlet {
+    let outlet: MediaOutlet
+    let ssrc: SSRC
+    let opener: TrailerOpener
+    var receipts: UplinkReceipts
+    /// Whether it is among those that are looked at for what was not told.
+    var isListed = false
+
+    init(_ outlet: MediaOutlet, key: TrailerKey, ssrc: SSRC) throws(CryptographyError) {
+        self.outlet = outlet
+        self.ssrc = ssrc
+        opener = try TrailerOpener(key: key)
+        receipts = UplinkReceipts(of: ssrc)
     }
 }
 
@@ -38,13 +66,14 @@ final class ListenerGroup {
     init() {
         let sealers = Sealers()
         self.sealers = sealers
-        recipients = FanOutGroup(trailerLength: DownlinkTrailer.byteCount) { sealers.seal($1, for: $0) }
+        // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
+        recipients = FanOutGroup(trailerLength: MediaTrailer.byteCount) { _ = sealers.seal($1, for: $0) }
     }
 
     /// Takes `outlet` in, whose sealer has been made.
     func insert(_ outlet: MediaOutlet) {
         guard !outlet.isListening, let sealer = outlet.sealer else { return }
-        outlet.isListening = true
+        outlet.group = self
         outlet.sealer = nil
         outlets.append(outlet)
         sealers.append(sealer)
@@ -56,7 +85,7 @@ final class ListenerGroup {
         guard let place = outlets.firstIndex(where: { $0.id == id }) else { return }
         let outlet = outlets.remove(at: place)
         outlet.sealer = sealers.remove(at: place)
-        outlet.isListening = false
+        outlet.group = nil
         recipients.remove(at: place)
         areNumbered = false
     }
@@ -78,6 +107,11 @@ final class ListenerGroup {
         return numbers[id]
     }
 
+    /// Writes the trailer of a packet to one of the listeners; false: none can be written.
+    fileprivate func seal(_ datagram: UnsafeMutableRawBufferPointer, for id: ConnectionID) -> Bool {
+        number(of: id).map { sealers.seal(datagram, for: $0) } ?? false
+    }
+
     /// Takes out those who can be sent nothing more on their connections.
     func removeExhausted() -> [ConnectionID] {
         let exhausted = sealers.takeExhausted().map { outlets[$0].id }
@@ -91,7 +125,7 @@ final class ListenerGroup {
 /// One thread uses it, except that several threads may call `seal` at once for different listeners while nothing else
 /// is called.
 private final class Sealers: @unchecked Sendable {
-    private var all = UnsafeMutableBufferPointer<DownlinkSealer>.allocate(capacity: 0)
+    private var all = UnsafeMutableBufferPointer<TrailerSealer>.allocate(capacity: 0)
     private var count = 0
     /// Those whose last counter has been used.
     private let exhausted = Mutex<[Int]>([])
@@ -101,9 +135,9 @@ private final class Sealers: @unchecked Sendable {
         all.deallocate()
     }
 
-    func append(_ sealer: DownlinkSealer) {
+    func append(_ sealer: TrailerSealer) {
         if count == all.count {
-            let larger = UnsafeMutableBufferPointer<DownlinkSealer>.allocate(capacity: max(8, count * 2))
+            let larger = UnsafeMutableBufferPointer<TrailerSealer>.allocate(capacity: max(8, count * 2))
             _ = larger.moveInitialize(fromContentsOf: all.extracting(..<count))
             all.deallocate()
             all = larger
@@ -112,18 +146,18 @@ private final class Sealers: @unchecked Sendable {
         count += 1
     }
 
-    func remove(at place: Int) -> DownlinkSealer {
+    func remove(at place: Int) -> TrailerSealer {
         let sealer = all.moveElement(from: place)
         _ = all.extracting(place..<count - 1).moveInitialize(fromContentsOf: all.extracting(place + 1..<count))
         count -= 1
         return sealer
     }
 
-    /// Writes the trailer of what listener `number` is sent.
-    func seal(_ datagram: UnsafeMutableRawBufferPointer, for number: Int) {
-        // A trailer that cannot be made stays as it is; the listener drops the packet by its MAC.
-        try? all[number].seal(datagram)
+    /// Writes the trailer of what listener `number` is sent; false: none can be made.
+    func seal(_ datagram: UnsafeMutableRawBufferPointer, for number: Int) -> Bool {
+        let isSealed = (try? all[number].seal(datagram)) != nil
         if all[number].isExhausted { exhausted.withLock { $0.append(number) } }
+        return isSealed
     }
 
     func takeExhausted() -> [Int] { exhausted.withLock { exchange(&$0, with: []) } }

@@ -19,6 +19,11 @@ final class RelayShard {
     private let log: RelayLog
     private let tellFront: (RelayFrontReport) -> Void
     private var outlets: [ConnectionID: MediaOutlet] = [:]
+    /// By the source of what they send outside QUIC.
+    private var inlets: [SSRC: MediaInlet] = [:]
+    /// Those whose members may have to be told what has come.
+    private var owing: [MediaInlet] = []
+    private var owingDeadline: Instant?
     /// By the channel's number in the rules.
     private var groups: [ListenerGroup] = []
     private var groupOf: [ConnectionID: Int] = [:]
@@ -52,12 +57,19 @@ final class RelayShard {
         timer = nil
         _ = core.handle(.shutDown, at: .now)
         outlets = [:]
+        (inlets, owing) = ([:], [])
         groups = []
     }
 
     func handle(_ event: RelayCore.Event) {
         let now = Instant.now
-        if case .disconnected(let id) = event { forget(id) }
+        switch event {
+        case .disconnected(let id): forget(id)
+        // Nothing may come any more that a report could go with.
+        case .message(let id, .floorRelease): if let inlet = outlets[id]?.inlet { report(to: inlet) }
+        case .deadline: reportToOwed(at: now)
+        default: break
+        }
         carryOut(core.handle(event, at: now), at: now)
         arm()
         guard core.isDrained, !hasDrained else { return }
@@ -150,6 +162,7 @@ final class RelayShard {
             }
         case .enrol(let id, let enrolment): tellFront(.enrol(id, enrolment))
         case .startMedia(let id, let channel, let key, let ssrc): startMedia(id, channel, key, ssrc)
+        case .takeMedia(let id, let key, let ssrc): takeMedia(id, key, ssrc)
         case .stopMedia(let id, let channel): stopMedia(id, channel)
         case .forward(let packet, let channel, let talker, let arrived):
             forward(packet, channel: channel, except: talker, arrived: arrived)
@@ -196,7 +209,7 @@ final class RelayShard {
         return groups[channel]
     }
 
-    private func startMedia(_ id: ConnectionID, _ channel: Int, _ key: DownlinkKey, _ ssrc: SSRC) {
+    private func startMedia(_ id: ConnectionID, _ channel: Int, _ key: TrailerKey, _ ssrc: SSRC) {
         guard exchange.numbers.carrier(of: id) < exchange.workers else {
             webAudiences[channel, default: []].insert(id)
             return order(.startMedia(id, channel: webNumber(of: channel), key: key, ssrc: ssrc), id)
@@ -227,7 +240,9 @@ final class RelayShard {
 
     /// A connection is gone, or goes on in another shard.
     private func forget(_ id: ConnectionID) {
-        guard outlets.removeValue(forKey: id) != nil else { return }
+        guard let outlet = outlets.removeValue(forKey: id) else { return }
+        if let inlet = outlet.inlet { inlets[inlet.ssrc] = nil }
+        outlet.inlet = nil
         if let channel = groupOf.removeValue(forKey: id) { groups[channel].remove(id) }
     }
 
@@ -248,6 +263,10 @@ final class RelayShard {
             tally.counters.packetsOut += result.sent
             tally.counters.packetsNotSent += result.failed
         }
+        closeExhausted(in: group)
+    }
+
+    private func closeExhausted(in group: ListenerGroup) {
         for id in group.removeExhausted() {
             log.fault(.exhausted, id)
             let phrase = "the connection's packet counter is used up"
@@ -256,12 +275,72 @@ final class RelayShard {
         }
     }
 
+    // MARK: Media outside QUIC
+
+    private func takeMedia(_ id: ConnectionID, _ key: TrailerKey, _ ssrc: SSRC) {
+        // Those over TLS have no outlet.
+        guard let outlet = outlets[id], outlet.inlet == nil else { return }
+        outlet.inlet = try? MediaInlet(outlet, key: key, ssrc: ssrc)
+        inlets[ssrc] = outlet.inlet
+    }
+
+    /// Takes a packet that came outside QUIC, wherever from: its trailer says whose it is. False: nobody's, or it has come before.
+    func takeForeign(_ datagram: UnsafeRawBufferPointer, arrived: Instant) -> Bool {
+        guard let ssrc = MediaPacketHeader.source(of: datagram), let inlet = inlets[ssrc],
+            let (count, counter) = try? inlet.opener.open(datagram)
+        else { return false }
+        let packet = Array(datagram[..<count])
+        if let header = MediaPacketHeader(parsing: packet, limit: exchange.limits.datagramBytes) {
+            media(header, packet, from: inlet.outlet.id, arrived: arrived)
+        } else {
+            take(.malformedMedia(from: inlet.outlet.id))
+        }
+        note(counter, of: inlet, at: arrived)
+        return true
+    }
+
+    /// Its sender hears now that it has come, or soon.
+    private func note(_ counter: UInt32, of inlet: MediaInlet, at arrived: Instant) {
+        if inlet.receipts.received(counter, at: arrived) { return report(to: inlet) }
+        guard !inlet.isListed else { return }
+        inlet.isListed = true
+        owing.append(inlet)
+        guard owingDeadline == nil else { return }
+        owingDeadline = arrived + UplinkReceipts.tail
+        arm()
+    }
+
+    /// Reports to those whose packets have ceased. In the middle of a burst the reports go with the packets, and there is nothing to do.
+    private func reportToOwed(at now: Instant) {
+        guard let due = owingDeadline, due <= now else { return }
+        for inlet in owing {
+            inlet.isListed = false
+            if let since = inlet.receipts.owedSince, now - since >= UplinkReceipts.interval { report(to: inlet) }
+        }
+        let left = owing.filter { $0.receipts.owedSince != nil }
+        for inlet in left { inlet.isListed = true }
+        owing = left
+        owingDeadline = left.isEmpty ? nil : now + UplinkReceipts.tail
+    }
+
+    private func report(to inlet: MediaInlet) {
+        guard let report = inlet.receipts.takeReport() else { return }
+        withUnsafeTemporaryAllocation(
+            byteCount: UplinkReport.byteCount + MediaTrailer.byteCount, alignment: 8
+        ) { datagram in
+            report.write(to: datagram)
+            guard inlet.outlet.seal(datagram) else { return }
+            _ = worker.endpoint.send(UnsafeRawBufferPointer(datagram), to: inlet.outlet.path)
+        }
+        if let channel = groupOf[inlet.outlet.id] { closeExhausted(in: group(channel)) }
+    }
+
     // MARK: Time
 
     /// Wakes at the next deadline of the rules. A timer that turns out early costs one wake; none runs while nothing is
     /// under way.
     private func arm() {
-        let deadline = core.deadlineInPlace()
+        let deadline = earlier(core.deadlineInPlace(), owingDeadline)
         if let deadline, let timer, timer.timer.isPending, timer.deadline <= deadline { return }
         timer?.timer.cancel()
         timer = nil

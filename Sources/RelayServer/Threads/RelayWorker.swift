@@ -122,7 +122,7 @@ final class RelayWorker: @unchecked Sendable {
             if peers[id]?.answer(bytes, limit: limits.repairAnswers, byteLimit: limits.answerBytes) == false {
                 if let peer = peers[id] { _ = report(.burstNotTaken(id, request, bytes: bytes.count), of: peer) }
             }
-        case .startMedia, .stopMedia, .forward, .enrol, .pushes, .moved, .note: break  // The shard's.
+        case .startMedia, .takeMedia, .stopMedia, .forward, .enrol, .pushes, .moved, .note: break  // The shard's.
         }
     }
 
@@ -236,8 +236,10 @@ extension RelayWorker: QUICEndpointDelegate {
     func endpoint(
         _ endpoint: QUICEndpoint, didReceiveForeignPacket packet: UnsafeRawBufferPointer, from address: SocketAddress
     ) {
-        // Media come up in QUIC datagrams only, which say who sent them.
-        tally.withLock { $0.counters.strayPackets += 1 }
+        // The kernel gives it to the worker whose shard gave the source its number.
+        if shard?.takeForeign(packet, arrived: endpoint.turnBegan) != true {
+            tally.withLock { $0.counters.strayPackets += 1 }
+        }
     }
 
     private func welcome(_ peer: RelayPeer) {

@@ -252,7 +252,7 @@ public final class RelayWebWorker: @unchecked Sendable {
             if !answer(bytes, to: id), let peer = peers[id], let exchange = exchange.withLock({ $0 }) {
                 report(.burstNotTaken(id, request, bytes: bytes.count), of: peer, exchange, at: .now)
             }
-        case .enrol, .pushes, .moved, .note: break  // The shard's.
+        case .takeMedia, .enrol, .pushes, .moved, .note: break  // The shard's.
         }
     }
 

@@ -289,7 +289,7 @@ final class SimulatedLink {
             case .tellOfSuccession(let succession):
                 if let own = core.ownID { tellOfHost(.succession(succession, own: own)) }
             case .verify(let patience): verify(patience: patience)
-            case .answer, .tellOfPushes: break
+            case .answer, .tellOfPushes, .sendOutsideQUIC, .awaitAnswer: break
             }
         }
     }

@@ -44,7 +44,7 @@ final class SimulatedRelay {
     private var nextConnection: UInt64 = 1
     private(set) var connections: [ConnectionID: Connection] = [:]
     private var listeners: [Int: [ConnectionID]] = [:]
-    private var sealers: [ConnectionID: DownlinkSealer] = [:]
+    private var sealers: [ConnectionID: TrailerSealer] = [:]
     var watch: FloorWatch
     /// Counts how often it has begun or ceased to serve channels, where it is one of several.
     var changesOfChannels = 0
@@ -399,8 +399,9 @@ final class SimulatedRelay {
                 }
             }
         case .startMedia(let id, let channel, let key, _):
-            if sealers[id] == nil { sealers[id] = try? DownlinkSealer(key: key) }
+            if sealers[id] == nil { sealers[id] = try? TrailerSealer(key: key) }
             if listeners[channel]?.contains(id) != true { listeners[channel, default: []].append(id) }
+        case .takeMedia: break  // Its devices send datagrams.
         case .stopMedia(let id, let channel): listeners[channel]?.removeAll { $0 == id }
         case .forward(let packet, let channel, let talker, _): forward(packet, channel: channel, except: talker)
         case .answerRepair(let id, let bytes), .answerBurst(let id, _, let bytes): answer(bytes, to: id)

@@ -10,6 +10,9 @@ import Vocabulary
 /// A client whose relay, and whoever else sends, say whatever the input has them say. What has to hold is checked after every event.
 struct ClientWorld {
     private static let secret = [UInt8](repeating: 7, count: 32)
+    private static let uplinkKey = TrailerKey([UInt8](repeating: 8, count: TrailerKey.byteCount)) ?? TrailerKey()
+    /// The source that the relay gives this end.
+    private static let ownSource = SSRC(rawValue: 9)
     /// More steps at one instant than any rule has.
     private static let stepsMaximum = 64
 
@@ -18,7 +21,11 @@ struct ClientWorld {
     private var core: RelayClientCore
     private var now = Instant(nanoseconds: 1_000_000_000)
     private var epoch: UInt16 = 0
-    private var downlink: DownlinkSealer?
+    private var downlink: TrailerSealer?
+    /// What the relay checks packets outside QUIC with, where this end may send them; and how many it has.
+    private var uplink: TrailerOpener?
+    private var outside: UInt32 = 0
+    private var awaitsAnswer = false
     private var talkers: [UInt64: SFrameSealer] = [:]
     private var sequence: UInt16 = 65_500
     private var datagrams: UInt64 = 0
@@ -34,7 +41,8 @@ struct ClientWorld {
 
     init(_ bytes: [UInt8]) {
         input = Input(bytes)
-        isEndToEnd = input.chance()
+        let first = input.byte()
+        isEndToEnd = first & 1 != 0
         guard
             let token = InvitationToken(Self.secret), let pin = PublicKeyPin(Self.secret),
             let link = try? InvitationLink(
@@ -44,6 +52,7 @@ struct ClientWorld {
         else { fatalError("the link is one") }
         core = RelayClientCore(
             invitation: link, displayName: DisplayName(cleaning: "Ann", fallback: "Ann"), timestampAtZero: 7)
+        core.sendsOutsideQUIC = first & 2 != 0
     }
 
     /// Carries out all that the input says, and leaves.
@@ -55,11 +64,16 @@ struct ClientWorld {
     }
 
     private mutating func step() {
-        switch input.byte() % 24 {
+        let byte = input.byte()
+        // These came later, without a change to what the inputs of the corpus say.
+        if byte >= 0xF0 { return byte & 1 == 0 ? report() : hearByQUIC() }
+        switch byte % 24 {
         case 0: handle(.join)
         case 1: handle(.earlyDataOffered)
         case 2: handle(.connected)
-        case 3: handle(.connectionEnded(input.chance() ? .lost("gone") : .replaced))
+        case 3:
+            handle(.connectionEnded(input.chance() ? .lost("gone") : .replaced))
+            expect(core.direct == nil, "nothing goes outside QUIC without a connection")
         case 4: handle(.networkChanged)
         case 5: welcome()
         case 6: if let message = try? ServerMessage(parsing: input.piece()) { say(message) }
@@ -129,11 +143,11 @@ struct ClientWorld {
     }
 
     private mutating func welcome() {
-        let key = DownlinkKey(Self.secret.prefix(DownlinkKey.byteCount)) ?? DownlinkKey()
+        let key = TrailerKey(Self.secret.prefix(TrailerKey.byteCount)) ?? TrailerKey()
         epoch = isEndToEnd ? 0 : UInt16(input.byte() % 4)
         let mediaKey = isEndToEnd && !input.chance() ? nil : MediaKey(epoch: epoch, baseKey: Self.secret)
         var welcome = ServerMessage.Welcome(
-            ssrc: SSRC(rawValue: 9), downlinkKey: key, mediaKey: mediaKey,
+            ssrc: Self.ownSource, downlinkKey: key, mediaKey: mediaKey,
             channelName: DisplayName(cleaning: "Yard", fallback: "Yard"), members: [],
             floor: input.chance() ? .init(talker: MemberID(pin()), ssrc: source(), keyID: keyID()) : nil,
             memberID: MemberID(pin()), talkTimeLimit: .seconds(60))
@@ -141,7 +155,10 @@ struct ClientWorld {
         let byte = input.byte()
         welcome.isListenOnly = byte == 0xFF
         welcome.offersLateEntry = byte & 1 == 0
-        downlink = try? DownlinkSealer(key: key)
+        welcome.uplinkKey = byte & 2 == 0 ? nil : Self.uplinkKey
+        downlink = try? TrailerSealer(key: key)
+        uplink = core.sendsOutsideQUIC ? welcome.uplinkKey.flatMap { try? TrailerOpener(key: $0) } : nil
+        outside = 0
         say(.welcome(welcome))
     }
 
@@ -174,6 +191,28 @@ struct ClientWorld {
             // A copy of it is nothing new.
             receive(datagram)
         }
+    }
+
+    /// What the relay says of the packets outside QUIC: of those that went there, more often than not.
+    private mutating func report() {
+        let byte = input.byte()
+        let highest: UInt32 = byte & 0x80 == 0 ? outside - min(outside, 1 + UInt32(byte & 7)) : input.number()
+        let report = UplinkReport(
+            ssrc: byte & 0x40 == 0 ? Self.ownSource : source(), highest: highest, earlier: input.number())
+        var packet = [UInt8](repeating: 0, count: UplinkReport.byteCount)
+        packet.withUnsafeMutableBytes { report.write(to: $0) }
+        // Anything of the type of a report.
+        if byte & 0x20 != 0 { packet.replaceSubrange(2..., with: input.piece()) }
+        guard let datagram = try? downlink?.seal(packet) else { return }
+        receive(datagram)
+        let again = datagram.withUnsafeBytes { core.receive($0, at: now) }
+        expect(again.isEmpty, "a copy of a report says nothing")
+    }
+
+    /// Something of the relay came by QUIC, which may tell how far away it is.
+    private mutating func hearByQUIC() {
+        core.lastHeard = now
+        if input.chance() { core.roundTripTime = .milliseconds(1 + Int(input.byte()) * 4) }
     }
 
     private mutating func receive(_ datagram: [UInt8]) {
@@ -234,9 +273,15 @@ struct ClientWorld {
                 if case .burstListRequest(let request) = message { askedForBurst = request }
             case .sendMedia(let packet):
                 expect(isGranted, "nothing is sent without the floor")
+                expect(core.direct?.isBlocked ?? true, "a datagram is for what cannot go outside QUIC")
                 datagrams += 1
                 taken.append(datagrams & 3 == 3 ? .mediaRefused(packet) : .mediaSent(datagrams, packet))
-            case .close: isGranted = false
+            case .sendOutsideQUIC(let datagram): take(outsideQUIC: datagram)
+            case .awaitAnswer(let isAwaited):
+                expect(isAwaited != awaitsAnswer, "only changes are told")
+                awaitsAnswer = isAwaited
+            case .connect: uplink = nil
+            case .close: (isGranted, uplink) = (false, nil)
             case .tell(.transmissionEnded(let id, _, _)):
                 expect((1...max(1, begun)).contains(id.number), "what ends was begun")
                 expect(ended.insert(id).inserted, "a burst ends once")
@@ -247,6 +292,30 @@ struct ClientWorld {
             default: break
             }
         }
+        checkDirectPackets()
         for event in taken { handle(event) }
+    }
+
+    /// A packet goes outside QUIC, and the relay takes it.
+    private mutating func take(outsideQUIC datagram: [UInt8]) {
+        expect(isGranted, "nothing is sent without the floor")
+        guard let uplink, let (count, counter) = datagram.withUnsafeBytes({ try? uplink.open($0) }) else {
+            fatalError("does not hold: a packet outside QUIC has the trailer of a connection that takes it")
+        }
+        expect(counter == outside, "the counters follow each other")
+        outside += 1
+        let header = try? RTPHeader(parsing: Array(datagram.prefix(count)))
+        expect(header?.ssrc == Self.ownSource, "what is sent has the source of its sender")
+    }
+
+    private mutating func checkDirectPackets() {
+        guard let direct = core.direct else {
+            // The question ends with its connection.
+            awaitsAnswer = false
+            return
+        }
+        expect(direct.awaitsAnswer == awaitsAnswer, "every change is told")
+        expect(!awaitsAnswer || direct.nextDeadline != nil, "the relay is asked only while a packet has no fate")
+        expect(direct.sentCount <= DirectUplink.sentMaximum, "so many packets have no fate at most")
     }
 }

@@ -19,6 +19,14 @@ func mediaPacket(ssrc: UInt32 = 1, keyID: UInt64 = 7, baseKey: [UInt8] = [UInt8]
     return header + sealed
 }
 
+/// What a relay says of a talker's packets outside QUIC, without the trailer.
+func uplinkReport(_ highest: UInt32, _ earlier: UInt64) -> [UInt8] {
+    var packet = [UInt8](repeating: 0, count: UplinkReport.byteCount)
+    let report = UplinkReport(ssrc: SSRC(rawValue: 1), highest: highest, earlier: earlier)
+    packet.withUnsafeMutableBytes { report.write(to: $0) }
+    return packet
+}
+
 let mediaFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "media-packet", maximum: 1_400,
@@ -34,7 +42,11 @@ let mediaFuzzers: [Fuzzer] = [
             let relays = MediaPacketHeader(parsing: packet)
             let clients = MediaSession.Packet(packet)
             // What a relay forwards, a client reads in the same way.
-            if let relays { expect(clients?.keyID == relays.keyID, "both ends read the same key id") }
+            if let relays {
+                expect(clients?.keyID == relays.keyID, "both ends read the same key id")
+                expect(MediaPacketHeader.source(of: packet) == relays.ssrc, "a packet has one source")
+            }
+            if UplinkReport.isOne(packet) { expect(clients == nil, "a report is no media packet") }
         }
     },
     Fuzzer(
@@ -56,16 +68,40 @@ let mediaFuzzers: [Fuzzer] = [
     Fuzzer(
         name: "down-link", maximum: 1_400,
         seeds: {
-            var sealer = DownlinkKey([UInt8](repeating: 9, count: 16)).flatMap { try? DownlinkSealer(key: $0) }
+            var sealer = TrailerKey([UInt8](repeating: 9, count: 16)).flatMap { try? TrailerSealer(key: $0) }
             return [(try? sealer?.seal(mediaPacket())) ?? []]
         }
     ) { bytes in
-        guard let key = DownlinkKey([UInt8](repeating: 9, count: 16)), let opener = try? DownlinkOpener(key: key) else {
+        guard let key = TrailerKey([UInt8](repeating: 9, count: 16)), let opener = try? TrailerOpener(key: key) else {
             fatalError("no key")
         }
         if let packet = try? opener.open(bytes) {
             expect(bytes.starts(with: packet), "what is authentic is unchanged")
             expect((try? opener.open(bytes)) == nil, "a packet passes once")
+        }
+    },
+    Fuzzer(
+        name: "uplink-report", maximum: 64,
+        seeds: { [uplinkReport(0, 0), uplinkReport(.max, .max), uplinkReport(40, 5), [0x80, 204, 0, 5]] }
+    ) { bytes in
+        bytes.withUnsafeBytes { packet in
+            guard let report = UplinkReport(parsing: packet) else { return }
+            expect(UplinkReport.isOne(packet), "a report is known by its type")
+            expect(RTPHeader.isRTP(firstByte: packet[0]), "a report is no packet of QUIC")
+            var written = [UInt8](repeating: 0, count: UplinkReport.byteCount)
+            written.withUnsafeMutableBytes { report.write(to: $0) }
+            expect(written.elementsEqual(packet), "a report has one form")
+            // What it says something of: itself, and no more than so many before it.
+            let told = (0...UInt32(UplinkReport.span) + 1).filter { distance in
+                distance <= report.highest && report.has(report.highest - distance) != nil
+            }
+            expect(told.count == min(Int(report.highest), UplinkReport.span) + 1, "a report tells of its span")
+            let received = told.filter { report.has(report.highest - $0) == true }
+            expect(received.count <= report.earlier.nonzeroBitCount + 1, "each bit is one packet")
+            expect(report.has(report.highest) == true, "the highest one has come")
+            for counter in [report.highest &+ 1, UInt32.max] where counter > report.highest {
+                expect(report.has(counter) == nil, "nothing is told of what may come")
+            }
         }
     },
     Fuzzer(

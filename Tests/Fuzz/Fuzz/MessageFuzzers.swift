@@ -32,7 +32,7 @@ let clientMessages: [ClientMessage] =
 
 let serverMessages: [ServerMessage] = {
     var welcome = ServerMessage.Welcome(
-        ssrc: SSRC(rawValue: 1), downlinkKey: DownlinkKey([UInt8](repeating: 9, count: 16)) ?? DownlinkKey(),
+        ssrc: SSRC(rawValue: 1), downlinkKey: TrailerKey([UInt8](repeating: 9, count: 16)) ?? TrailerKey(),
         mediaKey: MediaKey(epoch: 3, baseKey: [UInt8](repeating: 3, count: 32)),
         channelName: DisplayName(cleaning: "Yard", fallback: "Yard"),
         members: [
@@ -40,6 +40,7 @@ let serverMessages: [ServerMessage] = {
         ],
         floor: .init(talker: member, ssrc: SSRC(rawValue: 2), keyID: 7, priority: 255), memberID: member,
         talkTimeLimit: .seconds(60))
+    welcome.uplinkKey = TrailerKey([UInt8](repeating: 8, count: 16))
     welcome.floorMode = .fullDuplex
     (welcome.offersLateEntry, welcome.retention) = (true, BurstRetention(bursts: 5, time: .seconds(600)))
     welcome.moreFloors = [.init(talker: member, ssrc: SSRC(rawValue: 3), keyID: 8)]

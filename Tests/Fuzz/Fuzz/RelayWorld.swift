@@ -245,6 +245,7 @@ struct RelayWorld {
             case .enrol(let id, let enrolment): enrolments.append((id, enrolment))
             case .startMedia(let id, let channel, _, _):
                 expect(open.contains(id) && channel == 0, "media go to who is there")
+            case .takeMedia(let id, _, _): expect(open.contains(id), "media are taken from who is there")
             case .answerRepair(let id, let stream):
                 expect(open.contains(id), "who is there is answered")
                 read(stream, isBurst: false)

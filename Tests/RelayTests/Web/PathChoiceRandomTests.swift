@@ -254,7 +254,7 @@ private struct MovingWorld {
 
     static func welcome(_ connection: Int) -> ServerMessage.Welcome {
         .init(
-            ssrc: SSRC(rawValue: UInt32(connection)), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 1),
+            ssrc: SSRC(rawValue: UInt32(connection)), downlinkKey: TrailerKey(), mediaKey: MediaKey(epoch: 1),
             channelName: DisplayName("c")!, members: [], floor: nil,
             memberID: MemberID(PublicKeyPin([UInt8](repeating: 0, count: 32))!), talkTimeLimit: nil)
     }

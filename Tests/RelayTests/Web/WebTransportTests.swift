@@ -117,7 +117,7 @@ private final class ScriptedRelay: Sendable {
     static var welcome: ServerMessage {
         .welcome(
             .init(
-                ssrc: SSRC(rawValue: 7), downlinkKey: DownlinkKey(), mediaKey: MediaKey(epoch: 1),
+                ssrc: SSRC(rawValue: 7), downlinkKey: TrailerKey(), mediaKey: MediaKey(epoch: 1),
                 channelName: DisplayName("c")!, members: [], floor: nil, memberID: MemberID(identity.pin),
                 talkTimeLimit: nil))
     }

@@ -35,9 +35,11 @@ int ptt_report_errors(int fd, int family);
 int ptt_next_error(int fd, struct sockaddr_storage *destination, socklen_t *length, void *packet, size_t *count);
 // Has the kernel give a packet for the UDP sockets that share fd's address (SO_REUSEPORT) to the one whose number, in the order they
 // were bound, the packet names in 16 bits, most significant first: at `short_offset` when its first bit is 0, at `long_offset` when its
-// first two are 1. Others, and those that name none of the `count`, go to number `otherwise` or, with UINT_MAX, by the hash of their
-// addresses, as all would without this. 0, or -1 and errno.
-int ptt_steer_by_number(int fd, unsigned short_offset, unsigned long_offset, unsigned count, unsigned otherwise);
+// first two are 1. Those that name none of the `count` go to number `otherwise` or, with UINT_MAX, by the hash of their addresses, as
+// all would without this. A packet that begins with the bits 10 goes to the remainder of the 32-bit number at `foreign_offset`, divided
+// by `count`. 0, or -1 and errno.
+int ptt_steer_by_number(
+    int fd, unsigned short_offset, unsigned long_offset, unsigned foreign_offset, unsigned count, unsigned otherwise);
 // Names the calling thread (15 bytes are kept), as ps -L and gdb show it.
 void ptt_set_thread_name(const char *name);
 

@@ -1,13 +1,13 @@
-// The trailer on every packet from the relay to a listener: a counter and a short MAC.
+// The trailer on every packet outside QUIC, from the relay or to it: a counter and a short MAC.
 import Cryptography
 
-/// Why a packet from the relay was not accepted. Nothing changes but a counter of such packets.
-public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
+/// Why a packet outside QUIC was not accepted. Nothing changes but a counter of such packets.
+public enum TrailerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Too short to have a trailer.
     case truncated
     /// The counter was received before, or is too far behind to tell.
     case replayed(counter: UInt32)
-    /// The packet does not come from this connection's relay, or was changed.
+    /// The packet does not come from the connection's other end, or was changed.
     case notAuthentic
     /// All counters are used, 2^32 of them at most; the connection needs a new key.
     case exhausted
@@ -17,14 +17,14 @@ public enum DownlinkError: Error, Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .truncated: "the packet is too short to have a trailer"
         case .replayed(let counter): "packet \(counter) was received before or is too old"
-        case .notAuthentic: "the packet is not from this connection's relay"
+        case .notAuthentic: "the packet is not from the connection's other end"
         case .exhausted: "the connection's packet counter is used up"
         }
     }
 }
 
 /// The layout of the trailer.
-public enum DownlinkTrailer {
+public enum MediaTrailer {
     /// 4 bytes of counter and 12 of MAC.
     public static let byteCount = counterByteCount + tagByteCount
     /// The packets that one key has counters for; none may be used twice.
@@ -41,48 +41,51 @@ public enum DownlinkTrailer {
 
 /// Makes the trailers of one connection. Allocates nothing per packet. A copy counts on from where it was made: a relay lays
 /// thousands of them side by side in memory, and uses each in one place.
-public struct DownlinkSealer: Sendable {
+public struct TrailerSealer: Sendable {
     private let mac: SipHash
     private var counter: UInt64
     private let end: UInt64
 
     /// Trailers under `key` for at most `maximum` packets, counting from 0.
     public init(
-        key: DownlinkKey, maximum: UInt64 = DownlinkTrailer.counters
+        key: TrailerKey, maximum: UInt64 = MediaTrailer.counters
     ) throws(CryptographyError) {
         try self.init(key: key, firstCounter: 0, maximum: maximum)
     }
 
     init(
-        key: DownlinkKey, firstCounter: UInt64, maximum: UInt64 = DownlinkTrailer.counters
+        key: TrailerKey, firstCounter: UInt64, maximum: UInt64 = MediaTrailer.counters
     ) throws(CryptographyError) {
         mac = try SipHash(key: key.bytes)
         counter = firstCounter
-        end = min(maximum, DownlinkTrailer.counters)
+        end = min(maximum, MediaTrailer.counters)
     }
+
+    /// The counter of the next packet.
+    public var nextCounter: UInt64 { counter }
 
     /// Whether all counters are used: nothing more is sealed.
     public var isExhausted: Bool { counter >= end }
 
     /// Writes the trailer into the last 16 bytes of `datagram`, with the next counter; before them is the packet.
-    public mutating func seal(_ datagram: UnsafeMutableRawBufferPointer) throws(DownlinkError) {
-        let carried = datagram.count - DownlinkTrailer.tagByteCount
-        precondition(carried >= DownlinkTrailer.counterByteCount)
+    public mutating func seal(_ datagram: UnsafeMutableRawBufferPointer) throws(TrailerError) {
+        let carried = datagram.count - MediaTrailer.tagByteCount
+        precondition(carried >= MediaTrailer.counterByteCount)
         guard counter < end else { throw .exhausted }
         datagram.storeBytes(
-            of: UInt32(truncatingIfNeeded: counter).bigEndian, toByteOffset: carried - DownlinkTrailer.counterByteCount,
+            of: UInt32(truncatingIfNeeded: counter).bigEndian, toByteOffset: carried - MediaTrailer.counterByteCount,
             as: UInt32.self)
-        let tag = DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
+        let tag = MediaTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
         datagram.storeBytes(of: tag.0, toByteOffset: carried, as: UInt64.self)
         datagram.storeBytes(of: tag.1, toByteOffset: carried + 8, as: UInt32.self)
         counter += 1
     }
 
-    /// `packet` with its trailer, as a new array. For tests and tools.
-    public mutating func seal(_ packet: [UInt8]) throws(DownlinkError) -> [UInt8] {
-        var datagram = packet + [UInt8](repeating: 0, count: DownlinkTrailer.byteCount)
-        let result: Result<Void, DownlinkError> = datagram.withUnsafeMutableBytes { datagram in
-            Result { () throws(DownlinkError) in try seal(datagram) }
+    /// `packet` with its trailer, as a new array.
+    public mutating func seal(_ packet: [UInt8]) throws(TrailerError) -> [UInt8] {
+        var datagram = packet + [UInt8](repeating: 0, count: MediaTrailer.byteCount)
+        let result: Result<Void, TrailerError> = datagram.withUnsafeMutableBytes { datagram in
+            Result { () throws(TrailerError) in try seal(datagram) }
         }
         try result.get()
         return datagram
@@ -90,39 +93,39 @@ public struct DownlinkSealer: Sendable {
 }
 
 /// Checks the trailers of one connection. Allocates nothing per packet. Not `Sendable`: one thread at a time.
-public final class DownlinkOpener {
+public final class TrailerOpener {
     private let mac: SipHash
     private var window = ReplayWindow()
 
     /// Checks under `key`.
-    public init(key: DownlinkKey) throws(CryptographyError) {
+    public init(key: TrailerKey) throws(CryptographyError) {
         mac = try SipHash(key: key.bytes)
     }
 
-    /// Checks a packet with its trailer; returns the size of the packet without it.
+    /// Checks a packet with its trailer; returns the size of the packet without it, and its counter.
     ///
-    /// Throws, without any change, for a packet that is too short, was accepted before, or is not the relay's.
-    public func open(_ datagram: UnsafeRawBufferPointer) throws(DownlinkError) -> Int {
-        let count = datagram.count - DownlinkTrailer.byteCount
+    /// Throws, without any change, for a packet that is too short, was accepted before, or is not the other end's.
+    public func open(_ datagram: UnsafeRawBufferPointer) throws(TrailerError) -> (byteCount: Int, counter: UInt32) {
+        let count = datagram.count - MediaTrailer.byteCount
         guard count > 0 else { throw .truncated }
         let counter = UInt32(bigEndian: datagram.loadUnaligned(fromByteOffset: count, as: UInt32.self))
         guard window.allows(UInt64(counter)) else { throw .replayed(counter: counter) }
-        let carried = count + DownlinkTrailer.counterByteCount
-        let tag = DownlinkTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
+        let carried = count + MediaTrailer.counterByteCount
+        let tag = MediaTrailer.tag(mac, UnsafeRawBufferPointer(rebasing: datagram[..<carried]))
         // All of it is compared, wherever they differ.
         let difference =
             (tag.0 ^ datagram.loadUnaligned(fromByteOffset: carried, as: UInt64.self))
             | UInt64(tag.1 ^ datagram.loadUnaligned(fromByteOffset: carried + 8, as: UInt32.self))
         guard difference == 0 else { throw .notAuthentic }
         _ = window.accept(UInt64(counter))
-        return count
+        return (count, counter)
     }
 
     /// The packet inside `datagram`, as a new array. For tests and tools.
-    public func open(_ datagram: [UInt8]) throws(DownlinkError) -> [UInt8] {
-        let result: Result<Int, DownlinkError> = datagram.withUnsafeBytes { datagram in
-            Result { () throws(DownlinkError) in try open(datagram) }
+    public func open(_ datagram: [UInt8]) throws(TrailerError) -> [UInt8] {
+        let result: Result<(byteCount: Int, counter: UInt32), TrailerError> = datagram.withUnsafeBytes { datagram in
+            Result { () throws(TrailerError) in try open(datagram) }
         }
-        return Array(datagram[..<(try result.get())])
+        return Array(datagram[..<(try result.get().byteCount)])
     }
 }
