@@ -117,9 +117,11 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
     private let inbox = Mutex(Inbox())
     private let thread = Mutex<pthread_t?>(nil)
     // Loop thread only from here on.
-    private var watches: [UInt64: Watch] = [:]
+    /// By the lower half of their identifiers; the upper half tells those apart that had the same place, one after the other.
+    private var watches: [Watch?] = []
+    private var freePlaces: [Int] = []
     private var timers = DeadlineHeap()
-    private var nextIdentifier: UInt64 = 1
+    private var watchesMade: UInt32 = 0
     private var running = true
 
     /// A loop whose thread runs from now on.
@@ -220,11 +222,19 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
         _ descriptor: Int32, for interest: Readiness, _ handler: @escaping (Readiness) -> Void
     ) throws(SystemError) -> Watch {
         checkIsolated()
-        let watch = Watch(descriptor: descriptor, identifier: nextIdentifier, loop: self, handler: handler)
-        nextIdentifier += 1
+        // Never 0, which is the wake-up's.
+        watchesMade = watchesMade == .max ? 1 : watchesMade + 1
+        let place = freePlaces.popLast() ?? watches.count
+        if place == watches.count { watches.append(nil) }
+        let watch = Watch(
+            descriptor: descriptor, identifier: UInt64(watchesMade) << 32 | UInt64(place), loop: self, handler: handler)
         var event = epoll_event(events: interest.rawValue, data: epoll_data_t(u64: watch.identifier))
-        guard epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError("epoll_ctl") }
-        watches[watch.identifier] = watch
+        guard epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else {
+            let error = SystemError("epoll_ctl")
+            freePlaces.append(place)
+            throw error
+        }
+        watches[place] = watch
         return watch
     }
 
@@ -236,8 +246,19 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     private func remove(_ watch: Watch) {
         checkIsolated()
-        guard watches.removeValue(forKey: watch.identifier) != nil else { return }
+        guard self.watch(watch.identifier) != nil else { return }
+        let place = Self.place(of: watch.identifier)
+        watches[place] = nil
+        freePlaces.append(place)
         epoll_ctl(epoll, EPOLL_CTL_DEL, watch.descriptor, nil)
+    }
+
+    private static func place(of identifier: UInt64) -> Int { Int(identifier & 0xFFFF_FFFF) }
+
+    private func watch(_ identifier: UInt64) -> Watch? {
+        let place = Self.place(of: identifier)
+        guard place < watches.count, let watch = watches[place], watch.identifier == identifier else { return nil }
+        return watch
     }
 
     // MARK: Deadlines
@@ -298,13 +319,15 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
 
     /// Runs what was queued when called, not what that queues in turn, so descriptors get their turn too.
     private func runItems() -> Bool {
-        let items = inbox.withLock { inbox in
-            defer {
-                inbox.items = []
-                inbox.wakePending = false
+        let items = inbox.withLock { inbox -> [Item] in
+            inbox.wakePending = false
+            guard !inbox.items.isEmpty else {
+                if inbox.stopping { running = false }
+                return []
             }
-            return inbox.items
+            return exchange(&inbox.items, with: [])
         }
+        guard !items.isEmpty else { return false }
         for item in items {
             switch item {
             case .job(let job): job.runSynchronously(on: asUnownedSerialExecutor())
@@ -358,7 +381,7 @@ public final class EventLoop: SerialExecutor, @unchecked Sendable {
             if event.data.u64 == 0 {
                 var value: UInt64 = 0
                 _ = read(wakeDescriptor, &value, 8)
-            } else if let watch = watches[event.data.u64] {
+            } else if let watch = watch(event.data.u64) {
                 // Looked up at each turn: an earlier handler may have cancelled it.
                 watch.handler(Readiness(rawValue: event.events))
             }

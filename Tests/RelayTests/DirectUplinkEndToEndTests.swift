@@ -18,7 +18,8 @@ extension RelayServer {
     fileprivate var foreignPackets: Int {
         get async {
             _ = await statistics
-            return engine?.workers.map { $0.tally.withLock { $0.transport?.foreignPacketsReceived ?? 0 } }.reduce(0, +) ?? 0
+            return engine?.workers.map { $0.tally.withLock { $0.transport?.foreignPacketsReceived ?? 0 } }.reduce(0, +)
+                ?? 0
         }
     }
 }
@@ -66,7 +67,9 @@ private struct Pair {
         }
     }
 
-    @Test(arguments: [1, 3]) func `speech goes outside QUIC, and its talker hears that it came`(workers: Int) async throws {
+    @Test(arguments: [1, 3]) func `speech goes outside QUIC, and its talker hears that it came`(workers: Int)
+        async throws
+    {
         let pair = try await Pair { $0.workers = workers }
         for burst in 1...3 {
             let heard = try await pair.say(burst, frames: 30)

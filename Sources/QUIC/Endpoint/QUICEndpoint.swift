@@ -245,9 +245,9 @@ public final class QUICEndpoint: @unchecked Sendable {
         receivePendingHandshakes()
         tellAndSend(dueAt: turnBegan)
         // Pacing looks again just after what was sent, which is now: a timer for that would be a wake-up for nothing.
-        let now = Instant.now
-        if !isClosed, dirty.isEmpty, eventful.isEmpty, let next = deadlines.next, next <= now {
-            tellAndSend(dueAt: now)
+        if !isClosed, dirty.isEmpty, eventful.isEmpty, let next = deadlines.next {
+            let now = Instant.now
+            if next <= now { tellAndSend(dueAt: now) }
         }
         inTurn = false
         guard !isClosed else { return }

@@ -54,7 +54,12 @@ public struct FloorControlStateMachine: Sendable {
     }
 
     /// When `.deadline` must be delivered, at the latest; `nil` while idle. Those who wait do so without a limit of their own.
-    public var nextDeadline: Instant? { talkers.lazy.map { $0.deadline(timers) }.min() }
+    public var nextDeadline: Instant? {
+        // A closure would hold a copy of the whole floor, and this is asked for each packet.
+        var next: Instant?
+        for talker in talkers { next = earlier(next, talker.deadline(timers)) }
+        return next
+    }
 
     /// Takes an event and says what is to be done.
     public mutating func handle(_ event: Event, at now: Instant) -> [Action] {

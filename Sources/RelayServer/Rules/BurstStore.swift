@@ -98,7 +98,9 @@ public struct BurstStore: Sendable {
 
     /// When `expire` has something to do. `nil` while nothing is kept.
     public var nextDeadline: Instant? {
-        earlier(pastDeadline, current.lazy.map(\.newestAt).min().map { $0 + limits.age })
+        var next = pastDeadline
+        for burst in current { next = earlier(next, burst.newestAt + limits.age) }
+        return next
     }
 
     /// Other bursts are to be kept once they are over, or for another time.

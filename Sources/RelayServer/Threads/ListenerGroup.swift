@@ -37,23 +37,6 @@ extension MediaOutlet {
     }
 }
 
-/// What a connection sends outside QUIC: the check of its trailers, and what it is to be told of them.
-final class MediaInlet {
-    let outlet: MediaOutlet
-    let ssrc: SSRC
-    let opener: TrailerOpener
-    var receipts: UplinkReceipts
-    /// Whether it is among those that are looked at for what was not told.
-    var isListed = false
-
-    init(_ outlet: MediaOutlet, key: TrailerKey, ssrc: SSRC) throws(CryptographyError) {
-        self.outlet = outlet
-        self.ssrc = ssrc
-        opener = try TrailerOpener(key: key)
-        receipts = UplinkReceipts(of: ssrc)
-    }
-}
-
 /// The listeners of one channel, laid out for the fan-out, so that a packet needs no iteration over connections.
 final class ListenerGroup {
     /// Their paths.
@@ -125,6 +108,7 @@ final class ListenerGroup {
 /// One thread uses it, except that several threads may call `seal` at once for different listeners while nothing else
 /// is called.
 private final class Sealers: @unchecked Sendable {
+    private let hasExhausted = Atomic<Bool>(false)
     private var all = UnsafeMutableBufferPointer<TrailerSealer>.allocate(capacity: 0)
     private var count = 0
     /// Those whose last counter has been used.
@@ -156,9 +140,15 @@ private final class Sealers: @unchecked Sendable {
     /// Writes the trailer of what listener `number` is sent; false: none can be made.
     func seal(_ datagram: UnsafeMutableRawBufferPointer, for number: Int) -> Bool {
         let isSealed = (try? all[number].seal(datagram)) != nil
-        if all[number].isExhausted { exhausted.withLock { $0.append(number) } }
+        if all[number].isExhausted {
+            exhausted.withLock { $0.append(number) }
+            hasExhausted.store(true, ordering: .releasing)
+        }
         return isSealed
     }
 
-    func takeExhausted() -> [Int] { exhausted.withLock { exchange(&$0, with: []) } }
+    func takeExhausted() -> [Int] {
+        guard hasExhausted.exchange(false, ordering: .acquiringAndReleasing) else { return [] }
+        return exhausted.withLock { exchange(&$0, with: []) }
+    }
 }

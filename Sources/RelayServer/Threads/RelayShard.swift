@@ -19,11 +19,7 @@ final class RelayShard {
     private let log: RelayLog
     private let tellFront: (RelayFrontReport) -> Void
     private var outlets: [ConnectionID: MediaOutlet] = [:]
-    /// By the source of what they send outside QUIC.
-    private var inlets: [SSRC: MediaInlet] = [:]
-    /// Those whose members may have to be told what has come.
-    private var owing: [MediaInlet] = []
-    private var owingDeadline: Instant?
+    private var inlets = MediaInlets()
     /// By the channel's number in the rules.
     private var groups: [ListenerGroup] = []
     private var groupOf: [ConnectionID: Int] = [:]
@@ -56,8 +52,10 @@ final class RelayShard {
         timer?.timer.cancel()
         timer = nil
         _ = core.handle(.shutDown, at: .now)
+        // Each has the other.
+        for outlet in outlets.values { outlet.inlet = nil }
         outlets = [:]
-        (inlets, owing) = ([:], [])
+        inlets = MediaInlets()
         groups = []
     }
 
@@ -67,7 +65,7 @@ final class RelayShard {
         case .disconnected(let id): forget(id)
         // Nothing may come any more that a report could go with.
         case .message(let id, .floorRelease): if let inlet = outlets[id]?.inlet { report(to: inlet) }
-        case .deadline: reportToOwed(at: now)
+        case .deadline: for inlet in inlets.takeDue(at: now) { report(to: inlet) }
         default: break
         }
         carryOut(core.handle(event, at: now), at: now)
@@ -241,14 +239,15 @@ final class RelayShard {
     /// A connection is gone, or goes on in another shard.
     private func forget(_ id: ConnectionID) {
         guard let outlet = outlets.removeValue(forKey: id) else { return }
-        if let inlet = outlet.inlet { inlets[inlet.ssrc] = nil }
-        outlet.inlet = nil
+        if let inlet = outlet.inlet { inlets.remove(inlet) }
         if let channel = groupOf.removeValue(forKey: id) { groups[channel].remove(id) }
     }
 
     private func forward(_ packet: [UInt8], channel: Int, except talker: ConnectionID, arrived: Instant) {
         // Those over TLS first: their thread sends while this one does.
-        if let audience = webAudiences[channel], audience.count > (audience.contains(talker) ? 1 : 0) {
+        if !webAudiences.isEmpty, let audience = webAudiences[channel],
+            audience.count > (audience.contains(talker) ? 1 : 0)
+        {
             let number = webNumber(of: channel)
             order(.action(.forward(packet, channel: number, except: talker, arrived: arrived)), of: exchange.workers)
         }
@@ -279,52 +278,27 @@ final class RelayShard {
 
     private func takeMedia(_ id: ConnectionID, _ key: TrailerKey, _ ssrc: SSRC) {
         // Those over TLS have no outlet.
-        guard let outlet = outlets[id], outlet.inlet == nil else { return }
-        outlet.inlet = try? MediaInlet(outlet, key: key, ssrc: ssrc)
-        inlets[ssrc] = outlet.inlet
+        if let outlet = outlets[id], outlet.inlet == nil { inlets.insert(outlet, key: key, ssrc: ssrc) }
     }
 
     /// Takes a packet that came outside QUIC, wherever from: its trailer says whose it is. False: nobody's, or it has come before.
     func takeForeign(_ datagram: UnsafeRawBufferPointer, arrived: Instant) -> Bool {
-        guard let ssrc = MediaPacketHeader.source(of: datagram), let inlet = inlets[ssrc],
-            let (count, counter) = try? inlet.opener.open(datagram)
-        else { return false }
-        let packet = Array(datagram[..<count])
+        guard let inlet = inlets.inlet(of: datagram), let (count, counter) = try? inlet.opener.open(datagram) else {
+            return false
+        }
+        let packet = Array(UnsafeRawBufferPointer(rebasing: datagram[..<count]))
         if let header = MediaPacketHeader(parsing: packet, limit: exchange.limits.datagramBytes) {
             media(header, packet, from: inlet.outlet.id, arrived: arrived)
         } else {
             take(.malformedMedia(from: inlet.outlet.id))
         }
-        note(counter, of: inlet, at: arrived)
+        let hadDeadline = inlets.deadline != nil
+        if inlets.note(counter, of: inlet, at: arrived) { report(to: inlet) } else if !hadDeadline { arm() }
         return true
     }
 
-    /// Its sender hears now that it has come, or soon.
-    private func note(_ counter: UInt32, of inlet: MediaInlet, at arrived: Instant) {
-        if inlet.receipts.received(counter, at: arrived) { return report(to: inlet) }
-        guard !inlet.isListed else { return }
-        inlet.isListed = true
-        owing.append(inlet)
-        guard owingDeadline == nil else { return }
-        owingDeadline = arrived + UplinkReceipts.tail
-        arm()
-    }
-
-    /// Reports to those whose packets have ceased. In the middle of a burst the reports go with the packets, and there is nothing to do.
-    private func reportToOwed(at now: Instant) {
-        guard let due = owingDeadline, due <= now else { return }
-        for inlet in owing {
-            inlet.isListed = false
-            if let since = inlet.receipts.owedSince, now - since >= UplinkReceipts.interval { report(to: inlet) }
-        }
-        let left = owing.filter { $0.receipts.owedSince != nil }
-        for inlet in left { inlet.isListed = true }
-        owing = left
-        owingDeadline = left.isEmpty ? nil : now + UplinkReceipts.tail
-    }
-
     private func report(to inlet: MediaInlet) {
-        guard let report = inlet.receipts.takeReport() else { return }
+        guard let report = inlet.takeReport() else { return }
         withUnsafeTemporaryAllocation(
             byteCount: UplinkReport.byteCount + MediaTrailer.byteCount, alignment: 8
         ) { datagram in
@@ -340,7 +314,7 @@ final class RelayShard {
     /// Wakes at the next deadline of the rules. A timer that turns out early costs one wake; none runs while nothing is
     /// under way.
     private func arm() {
-        let deadline = earlier(core.deadlineInPlace(), owingDeadline)
+        let deadline = earlier(core.deadlineInPlace(), inlets.deadline)
         if let deadline, let timer, timer.timer.isPending, timer.deadline <= deadline { return }
         timer?.timer.cancel()
         timer = nil
