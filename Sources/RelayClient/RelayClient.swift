@@ -343,6 +343,7 @@ public actor RelayClient: RelayLink, PushLink {
         let timer = schedule(at: deadline) { client in
             client.timer = nil
             client.core.lastHeard = client.transport?.lastHeard
+            if let time = client.transport?.roundTripTime { client.core.roundTripTime = time }
             client.take(.deadline)
         }
         self.timer = (deadline, timer)

@@ -95,7 +95,7 @@ public enum MetricsText {
             "media_packets_repaired_total", "Packets received by repair and forwarded.",
             counters.packetsRepaired)
         text.counter(
-            "media_packets_spare_total", "Packets received twice, as a datagram and by repair.", counters.packetsSpare)
+            "media_packets_spare_total", "Packets received twice, by themselves and by repair.", counters.packetsSpare)
         text.counter("media_packets_resent_total", "Copies sent again on request.", counters.packetsSentAgain)
         text.counter(
             "repair_requests_total", "Requests for lost packets.",
@@ -172,7 +172,7 @@ public enum MetricsText {
         text.counter("udp_packets_in_total", "Packets received on the port.", transport.packetsReceived)
         text.counter("udp_packets_malformed_total", "Of these, malformed.", transport.malformedPackets)
         text.counter(
-            "udp_packets_stray_total", "Of these, for no connection or of another protocol.",
+            "udp_packets_stray_total", "Of these, for no connection, of another protocol, or media that came before.",
             transport.strayPackets + counters.strayPackets)
         text.counter("connections_accepted_total", "Connections accepted.", transport.accepted)
         text.counter("handshakes_failed_total", "Handshakes that failed.", transport.handshakesFailed)

@@ -572,7 +572,7 @@ private struct SimulatedTalk {
     }
 
     private mutating func sendReport() {
-        guard let report = receipts.takeReport() else { return complain("the relay has nothing to tell") }
+        guard let report = receipts.takeReport(at: now) else { return complain("the relay has nothing to tell") }
         if let due = arrival() { down.append(Parcel(due: due, content: report)) }
     }
 

@@ -327,7 +327,7 @@ final class SimulatedWorld {
     }
 
     private func report(to id: ConnectionID) {
-        guard let report = inlets[id]?.receipts.takeReport() else { return }
+        guard let report = inlets[id]?.receipts.takeReport(at: now) else { return }
         var packet = [UInt8](repeating: 0, count: UplinkReport.byteCount)
         packet.withUnsafeMutableBytes { report.write(to: $0) }
         send(packet, outsideQUICTo: id)

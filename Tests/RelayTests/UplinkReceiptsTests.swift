@@ -19,7 +19,7 @@ import Testing
     private mutating func reports(every interval: Duration, of count: UInt32) -> [UplinkReport] {
         var reports: [UplinkReport] = []
         for counter in 0..<count {
-            if receipts.received(counter, at: now), let report = receipts.takeReport() { reports.append(report) }
+            if receipts.received(counter, at: now), let report = receipts.takeReport(at: now) { reports.append(report) }
             now = now + interval
         }
         return reports
@@ -51,7 +51,7 @@ import Testing
         #expect(receipts.owedSince == now)
         let due = receipts.received(2, at: now + UplinkReceipts.interval)
         #expect(due)
-        _ = receipts.takeReport()
+        _ = receipts.takeReport(at: now)
         #expect(receipts.owedSince == nil)
         let afterSilence = receipts.received(3, at: now + .seconds(5))
         #expect(!afterSilence)
@@ -63,14 +63,15 @@ import Testing
         #expect(!first)
         let behindGap = receipts.received(3, at: now)
         #expect(behindGap)
-        let withGap = receipts.takeReport()
+        let withGap = receipts.takeReport(at: now)
         #expect(withGap == report(3, 0b100))
         // In order again.
+        now = now + UplinkReceipts.shortest
         let next = receipts.received(4, at: now)
         #expect(!next)
         let late = receipts.received(2, at: now)
         #expect(late)
-        let withLate = receipts.takeReport()
+        let withLate = receipts.takeReport(at: now)
         #expect(withLate == report(4, 0b1011))
         let after = receipts.received(5, at: now)
         #expect(!after)
@@ -81,30 +82,45 @@ import Testing
         _ = receipts.received(2, at: now)
         let next = receipts.received(3, at: now)
         #expect(next)
-        let told = receipts.takeReport()
+        let told = receipts.takeReport(at: now)
         #expect(told == report(3, 0b101))
     }
 
     @Test mutating func `a first counter that is not 0 is told at once`() {
         let first = receipts.received(1, at: now)
         #expect(first)
-        let told = receipts.takeReport()
+        let told = receipts.takeReport(at: now)
         #expect(told == report(1, 0))
+        now = now + UplinkReceipts.shortest
         let late = receipts.received(0, at: now)
         #expect(late)
-        let withLate = receipts.takeReport()
+        let withLate = receipts.takeReport(at: now)
         #expect(withLate == report(1, 1))
     }
 
+    @Test mutating func `what comes right behind a report waits, however urgent it is`() {
+        _ = receipts.received(1, at: now)
+        _ = receipts.takeReport(at: now)
+        let gap = receipts.received(3, at: now)
+        #expect(!gap)
+        let soon = receipts.received(5, at: now + UplinkReceipts.shortest - .nanoseconds(1))
+        #expect(!soon)
+        now = now + UplinkReceipts.shortest
+        let due = receipts.received(6, at: now)
+        #expect(due)
+        let told = receipts.takeReport(at: now)
+        #expect(told == report(6, 0b10101))
+    }
+
     @Test mutating func `nothing is told when nothing is owed`() {
-        let before = receipts.takeReport()
+        let before = receipts.takeReport(at: now)
         #expect(before == nil)
         #expect(receipts.owedSince == nil)
         _ = receipts.received(0, at: now)
         // What is taken early, at a release, is told, too.
-        let told = receipts.takeReport()
+        let told = receipts.takeReport(at: now)
         #expect(told == report(0, 0))
-        let again = receipts.takeReport()
+        let again = receipts.takeReport(at: now)
         #expect(again == nil)
     }
 
@@ -119,7 +135,7 @@ import Testing
             for bit in 0..<64 as Range<UInt32> where bit >= step - 1 && bit - (step - 1) < count {
                 earlier |= 1 << UInt64(bit)
             }
-            let told = receipts.takeReport()
+            let told = receipts.takeReport(at: now)
             #expect(told == report(99 + step, earlier), "\(count) packets before")
         }
     }
@@ -138,17 +154,19 @@ import Testing
                     guard let counter = model.next(from: start, &random) else { continue }
                     let isTold = receipts.received(counter, at: now)
                     model.receive(counter, at: now)
-                    let isUrgent = model.isUrgent || model.owedSince.map { now - $0 >= .milliseconds(40) } ?? false
+                    let isSoon = model.reportedAt.map { now - $0 < .milliseconds(5) } ?? false
+                    let isOld = model.owedSince.map { now - $0 >= .milliseconds(40) } ?? false
+                    let isUrgent = !isSoon && (model.isUrgent || isOld)
                     let place = "seed \(seed), start \(start), run \(run), step \(step): \(counter)"
                     #expect(isTold == isUrgent, "\(place)")
                     #expect(receipts.owedSince == model.owedSince, "\(place)")
                     var copy = receipts
-                    let (told, expected) = (copy.takeReport(), model.report(of: Self.ssrc))
+                    let (told, expected) = (copy.takeReport(at: now), model.report(of: Self.ssrc))
                     #expect(told == expected, "\(place)")
                     guard told == expected, isTold == isUrgent else { return }
                     if isTold || random.chance(5) {
-                        _ = receipts.takeReport()
-                        (model.isUrgent, model.owedSince) = (false, nil)
+                        _ = receipts.takeReport(at: now)
+                        (model.isUrgent, model.owedSince, model.reportedAt) = (false, nil, now)
                     }
                 }
             }
@@ -161,6 +179,7 @@ private struct Model {
     var received: Set<UInt32> = []
     var isUrgent = false
     var owedSince: Instant?
+    var reportedAt: Instant?
 
     var highest: UInt32? { received.max() }
 

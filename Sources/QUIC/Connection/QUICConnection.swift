@@ -125,6 +125,8 @@ public final class QUICConnection: @unchecked Sendable {
     var keepAliveNanoseconds: UInt64 { keepAlive.map { UInt64(clamping: $0.nanoseconds) } ?? 0 }
     /// Since when nothing came, while something is unanswered.
     var silentSince: UInt64?
+    /// The source of the last packet that went beside QUIC, as it is in the packet.
+    private var foreignSource: UInt32?
     var events: [Event] = []
     var queuedDatagramEvents = 0
     var isEventful = false
@@ -195,11 +197,20 @@ public final class QUICConnection: @unchecked Sendable {
         return withUnsafeBytes(of: id.pointee.data) { Array($0.prefix(id.pointee.datalen)) }
     }
 
-    /// Whether a packet that begins so is one of this connection's: it has the peer's id, which nobody knows who does not see packets.
+    /// Whether a packet that begins so is one of this connection's: it has the peer's id, or the source of what went beside QUIC, which
+    /// nobody knows who does not see packets.
     func sends(_ packet: [UInt8]) -> Bool {
         guard let first = packet.first, let id = destinationID else { return false }
+        if PacketClass(firstByte: first) == .foreign {
+            return foreignSource != nil && packet.withUnsafeBytes(Self.source) == foreignSource
+        }
         // A long header has the version and the id's length before the id (RFC 9000, 17.2 and 17.3.1).
         return packet.dropFirst(first & 0x80 == 0 ? 1 : 6).starts(with: id)
+    }
+
+    /// The source of a packet of RTP, which is what goes beside QUIC (RFC 3550, section 5.1).
+    private static func source(of packet: UnsafeRawBufferPointer) -> UInt32? {
+        packet.count < 12 ? nil : packet.loadUnaligned(fromByteOffset: 8, as: UInt32.self)
     }
 
     func checkLoop() { endpoint.loop.checkIsolated() }
@@ -268,6 +279,7 @@ public final class QUICConnection: @unchecked Sendable {
         checkLoop()
         precondition(packet.first.map(PacketClass.init(firstByte:)) == .foreign, "a foreign packet begins with 128…191")
         guard let conn, isReady, let path = ngtcp2_conn_get_path(conn)?.pointee else { return }
+        foreignSource = packet.withUnsafeBytes(Self.source)
         let local = NetworkEnd(path.local)
         let socket = local.value.flatMap { endpoint.socket(at: $0) } ?? socket
         packet.withUnsafeBytes { endpoint.sender.send($0, on: socket, from: local, to: NetworkEnd(path.remote)) }

@@ -19,9 +19,13 @@ extension RelayClientCore {
         case .floorTaken(let taken):
             return floorChanged { $0.taken(taken) } + floorTaken(taken, at: now)
         case .floorIdle(let idle):
-            if idle.ssrc == session?.ssrc { hearing.concluded() }
+            var concluded: [Action] = []
+            if idle.ssrc == session?.ssrc {
+                hearing.concluded()
+                concluded = concludeDirectPackets(at: now)
+            }
             defer { if !downlink.hasTalkers { doubt.expectsNothing() } }
-            return floorChanged { $0.idle(idle.ssrc) }
+            return concluded + floorChanged { $0.idle(idle.ssrc) }
                 + listen(.floorIdle(ssrc: idle.ssrc, lastSequence: idle.lastSequence), at: now)
                 + speak(.floorIdle, at: now)
         case .mediaKey(let key):

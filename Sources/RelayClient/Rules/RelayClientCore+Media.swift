@@ -73,6 +73,14 @@ extension RelayClientCore {
         return onDirectPackets(at: now) { $0.look(heard: heard, at: now) }
     }
 
+    /// Nothing of this end's burst is waited for any more.
+    mutating func concludeDirectPackets(at now: Instant) -> [Action] {
+        onDirectPackets(at: now) {
+            $0.conclude()
+            return []
+        }
+    }
+
     private mutating func onDirectPackets(
         at now: Instant, _ work: (inout DirectUplink) -> [DirectUplink.Fate]
     ) -> [Action] {

@@ -51,6 +51,9 @@ public struct RelayClientCore {
     public var sendsOutsideQUIC = false
     /// What goes there, while the link is ready and the relay takes it.
     var direct: DirectUplink?
+    /// Until then connections send datagrams only: on one of them the other packets did not seem to arrive.
+    private var avoidsDirectUntil = Instant.zero
+    private static let directPause: Duration = .seconds(600)
     /// When anything of the relay came by QUIC last, as far as the transport has told.
     public var lastHeard: Instant?
     /// Whether the connection was given up because the relay does not answer.
@@ -196,8 +199,10 @@ public struct RelayClientCore {
         case .mediaSent(let number, let packet): return sent(packet, as: number, at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
         case .mediaAcknowledged(let number):
-            hearing.answered()
-            doubt.answered()
+            if direct?.doubts(number, at: now) != true {
+                hearing.answered()
+                doubt.answered()
+            }
             uplink.noteAcknowledged(datagram: number)
             return repair(.acknowledged(datagram: number), at: now)
         case .mediaLost(let number): return repair(.lost(datagram: number), at: now)
@@ -271,7 +276,7 @@ public struct RelayClientCore {
             case .linkLost:
                 lostAt = now
                 (hearing, doubt) = (HearingWatch(), PathDoubt())
-                direct = nil
+                forgetDirect(at: now)
                 actions +=
                     repair(.linkLost, at: now) + speak(.linkLost, at: now) + listen(.linkLost, at: now)
                     + push(.linkLost, at: now) + query(.linkLost, at: now)
@@ -295,8 +300,14 @@ public struct RelayClientCore {
     }
 
     private mutating func close(_ code: RelayCloseCode, at now: Instant) -> [Action] {
-        (session, floor, direct) = (nil, nil, nil)
+        (session, floor) = (nil, nil)
+        forgetDirect(at: now)
         return query(.linkLost, at: now) + [.close(code)]
+    }
+
+    private mutating func forgetDirect(at now: Instant) {
+        if direct?.isSuspect == true { avoidsDirectUntil = now + Self.directPause }
+        direct = nil
     }
 
     /// What asks the relay to let this end in.
@@ -388,8 +399,9 @@ public struct RelayClientCore {
         } catch {
             return steer(.connectionEnded(.system("\(error)")), at: now)
         }
-        direct = welcome.uplinkKey.flatMap {
-            sendsOutsideQUIC ? try? DirectUplink(key: $0, roundTripTime: uplinkRepair.roundTripTime) : nil
+        forgetDirect(at: now)
+        if sendsOutsideQUIC, now >= avoidsDirectUntil, let key = welcome.uplinkKey {
+            direct = try? DirectUplink(key: key, roundTripTime: uplinkRepair.roundTripTime)
         }
         // All listeners of a burst begin to hear it at once; their reports are spread by the number that the relay drew for each.
         let spread: Duration = .seconds(1)

@@ -5,8 +5,8 @@ import RelayProtocol
 
 /// The packets of one connection that go to the relay outside QUIC (docs/relay-protocol.md, sections 8.1 and 8.4).
 ///
-/// It does for them what QUIC does for datagrams: each is acknowledged or lost in the end, by the rules of RFC 9002, section 6.1.
-/// Where the relay is there and these packets alone do not reach it, media go in datagrams again.
+/// It does for the newest of them what QUIC does for datagrams: each is acknowledged or lost in the end, by the rules of RFC 9002,
+/// section 6.1. Where the relay is there and these packets alone do not reach it, media go in datagrams again.
 struct DirectUplink: Sendable {
     /// What became of a packet.
     enum Fate: Sendable, Equatable {
@@ -34,6 +34,8 @@ struct DirectUplink: Sendable {
     static let reportTime: Duration = .milliseconds(400)
     /// How long reports may stay away from a relay that answers otherwise, from its first answer on.
     static let blockedAfter: Duration = .milliseconds(600)
+    /// So long a relay whose channel hangs may still acknowledge datagrams: it seems to be a network that drops the other packets.
+    static let hangTime: Duration = .milliseconds(700)
 
     private struct Sent: Sendable {
         let counter: UInt32
@@ -53,8 +55,12 @@ struct DirectUplink: Sendable {
     private var answeredAt: Instant?
     /// Whether the relay is to be asked for signs of life.
     private(set) var awaitsAnswer = false
-    /// Whether nothing is sent this way any more, because it does not arrive.
-    private(set) var isBlocked = false
+    /// When this way was given up, because what is sent does not arrive.
+    private var blockedAt: Instant?
+    /// Whether it was.
+    var isBlocked: Bool { blockedAt != nil }
+    /// Whether it seems that it will be: the relay answers, but does not report.
+    var isSuspect: Bool { isBlocked || answeredAt != nil }
 
     /// Packets with trailers under `key`, the first of which has the counter 0.
     init(key: TrailerKey, roundTripTime: Duration) throws(CryptographyError) {
@@ -144,9 +150,19 @@ struct DirectUplink: Sendable {
         guard now - answeredAt >= Self.blockedAfter, heard > answeredAt,
             sent.contains(where: { $0.at > answeredAt && now >= $0.at + reportTime })
         else { return fates }
-        isBlocked = true
+        blockedAt = now
         return fates + giveUp()
     }
+
+    /// Whether the acknowledgement of that packet does not show, or not yet, that the relay hears this end: in datagrams there are also
+    /// requests of a listener.
+    func doubts(_ number: UInt64, at now: Instant) -> Bool {
+        guard number < Self.firstNumber else { return false }
+        return blockedAt.map { now - $0 < Self.hangTime } ?? true
+    }
+
+    /// The relay has told that this end's burst is over: it has all of it, or all that it waits for.
+    mutating func conclude() { (sent, awaitsAnswer, answeredAt) = ([], false, nil) }
 
     /// Nothing is waited for any more. What came nevertheless comes twice, and counts once.
     private mutating func giveUp() -> [Fate] {

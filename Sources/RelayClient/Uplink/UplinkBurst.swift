@@ -99,7 +99,7 @@ struct UnacknowledgedFrames: Sendable {
         frames.append((frame, sequence, timestamp, nil))
     }
 
-    /// The transport took the packet of that sequence number under this number; later packets have greater ones.
+    /// The transport took the packet of that sequence number under this number.
     mutating func sent(_ datagram: UInt64, sequence: UInt16) {
         guard let index = frames.lastIndex(where: { $0.sequence == sequence }) else { return }
         frames[index].datagram = datagram

@@ -16,7 +16,7 @@ public struct UplinkRepairStateMachine: Sendable {
     public enum Event: Sendable, Equatable {
         /// A packet is about to be handed to the transport.
         case sealed(packet: [UInt8])
-        /// The transport took a packet under this number; each is greater than the one before.
+        /// The transport took a packet under this number; each is greater than the one before, while the packets go the same way.
         case sent(datagram: UInt64, packet: [UInt8])
         /// The transport did not take a packet.
         case refused(packet: [UInt8])
@@ -44,7 +44,8 @@ public struct UplinkRepairStateMachine: Sendable {
     public static let tailBytes = 8 * 1_024
     /// Packets of one turn that the transport has not taken yet.
     private static let sealedMaximum = 64
-    /// Beside a round trip and a quarter of it, how long an acknowledgement may take: the relay keeps it back for 25 ms.
+    /// Beside a round trip and a quarter of it, how long an acknowledgement may take: the relay keeps it back for 25 ms, or
+    /// a report for 40.
     private static let acknowledgementGrace: Duration = .milliseconds(50)
 
     private struct Kept: Sendable {

@@ -27,9 +27,9 @@ extension MediaPacketHeader {
         self = header
     }
 
-    /// The source that a packet names, whatever else it is; nil: it is too short.
+    /// The source that a packet with its trailer names, whatever else it is; nil: it is too short.
     static func source(of packet: UnsafeRawBufferPointer) -> SSRC? {
-        guard packet.count >= packetBytesMinimum else { return nil }
+        guard packet.count >= packetBytesMinimum + MediaTrailer.byteCount else { return nil }
         return SSRC(rawValue: UInt32(bigEndian: packet.loadUnaligned(fromByteOffset: 8, as: UInt32.self)))
     }
 

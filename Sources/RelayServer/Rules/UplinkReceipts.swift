@@ -5,18 +5,21 @@ import RelayProtocol
 /// What a relay has received of one connection's packets outside QUIC.
 ///
 /// A report goes with one of several packets, because each is a packet to send and a wake-up for the talker. A gap is told at once, so
-/// that what is missing is sent again early.
+/// that what is missing is sent again early; but not more often than `shortest`, whatever comes.
 struct UplinkReceipts: Sendable {
     /// The oldest packet that was not told of waits so long, while others come.
     static let interval: Duration = .milliseconds(40)
-    /// It waits so long when none comes any more.
+    /// When none comes any more, it is looked for after so long, and told of then if it has waited for `interval`.
     static let tail: Duration = .milliseconds(300)
+    /// Between two reports that packets call for.
+    static let shortest: Duration = .milliseconds(5)
 
     private let ssrc: SSRC
     private var newest: UplinkReport?
     /// When the oldest packet came that was not told of.
     private(set) var owedSince: Instant?
     private var isUrgent = false
+    private var reportedAt: Instant?
 
     /// Nothing has come yet from the member with that source.
     init(of ssrc: SSRC) { self.ssrc = ssrc }
@@ -28,6 +31,7 @@ struct UplinkReceipts: Sendable {
         note(counter)
         let since = owedSince ?? now
         owedSince = since
+        if let reportedAt, now - reportedAt < Self.shortest { return false }
         return isUrgent || now - since >= Self.interval
     }
 
@@ -49,9 +53,9 @@ struct UplinkReceipts: Sendable {
     }
 
     /// What to tell; nil: nothing has come since the last report.
-    mutating func takeReport() -> UplinkReport? {
+    mutating func takeReport(at now: Instant) -> UplinkReport? {
         guard owedSince != nil else { return nil }
-        (owedSince, isUrgent) = (nil, false)
+        (owedSince, isUrgent, reportedAt) = (nil, false, now)
         return newest
     }
 }

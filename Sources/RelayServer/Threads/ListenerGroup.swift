@@ -30,6 +30,9 @@ final class MediaOutlet {
 }
 
 extension MediaOutlet {
+    /// Whether it does not listen, and can be sent nothing more: its group knows of those that listen.
+    var isExhausted: Bool { !isListening && sealer?.isExhausted == true }
+
     /// Writes the trailer of a packet to this connection alone; false: it can be sent nothing more.
     func seal(_ datagram: UnsafeMutableRawBufferPointer) -> Bool {
         if let group { return group.seal(datagram, for: id) }

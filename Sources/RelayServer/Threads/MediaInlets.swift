@@ -20,7 +20,7 @@ final class MediaInlet {
     }
 
     /// What is to be told now; nil: nothing has come since the last report.
-    func takeReport() -> UplinkReport? { receipts.takeReport() }
+    func takeReport(at now: Instant) -> UplinkReport? { receipts.takeReport(at: now) }
 }
 
 /// The inlets of one shard.
@@ -59,7 +59,7 @@ struct MediaInlets {
         return false
     }
 
-    /// Those whose packets have ceased, to be told now. In the middle of a burst the reports go with the packets, and there is none.
+    /// Those whose packets seem to have ceased, to be told now. In the middle of a burst the reports go with the packets.
     mutating func takeDue(at now: Instant) -> [MediaInlet] {
         guard let deadline, deadline <= now else { return [] }
         var (due, left): ([MediaInlet], [MediaInlet]) = ([], [])

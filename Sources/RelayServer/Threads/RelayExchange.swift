@@ -104,6 +104,11 @@ struct ShardWatches {
         watches[shard].reported(exchange.progress(of: shard).posted, at: now)
     }
 
+    /// Whether that thread leaves what it was told waiting for too long.
+    mutating func isHanging(_ shard: Int, _ exchange: RelayExchange, at now: Instant) -> Bool {
+        shard != own && watches[shard].isHanging(handled: exchange.progress(of: shard).handled, at: now)
+    }
+
     /// Whether any shard leaves a report of this carrier waiting for too long.
     mutating func areHanging(_ exchange: RelayExchange, at now: Instant) -> Bool {
         for shard in watches.indices where shard != own {

@@ -20,6 +20,8 @@ final class RelayShard {
     private let tellFront: (RelayFrontReport) -> Void
     private var outlets: [ConnectionID: MediaOutlet] = [:]
     private var inlets = MediaInlets()
+    /// The threads that have its members' connections.
+    private var carriers: ShardWatches
     /// By the channel's number in the rules.
     private var groups: [ListenerGroup] = []
     private var groupOf: [ConnectionID: Int] = [:]
@@ -42,6 +44,7 @@ final class RelayShard {
         self.exchange = exchange
         self.tellFront = tellFront
         number = worker.number
+        carriers = ShardWatches(shards: exchange.workers, own: worker.number)
         log = RelayLog(logger: logger)
     }
 
@@ -186,6 +189,7 @@ final class RelayShard {
             isTaken = true
         } else if carrier < exchange.workers {
             isTaken = exchange.post(.order(order), to: carrier)
+            carriers.reported(to: carrier, exchange, at: .now)
         } else {
             isTaken = exchange.web?.take(order) ?? true
         }
@@ -266,12 +270,14 @@ final class RelayShard {
     }
 
     private func closeExhausted(in group: ListenerGroup) {
-        for id in group.removeExhausted() {
-            log.fault(.exhausted, id)
-            let phrase = "the connection's packet counter is used up"
-            order(.close(id, .internalError, phrase), id)
-            handle(.disconnected(id))
-        }
+        for id in group.removeExhausted() { closeExhausted(id) }
+    }
+
+    private func closeExhausted(_ id: ConnectionID) {
+        log.fault(.exhausted, id)
+        let phrase = "the connection's packet counter is used up"
+        order(.close(id, .internalError, phrase), id)
+        handle(.disconnected(id))
     }
 
     // MARK: Media outside QUIC
@@ -297,16 +303,21 @@ final class RelayShard {
         return true
     }
 
+    /// Tells the sender of an inlet what has come. A talker concludes from that that it is heard: so it is told nothing while the thread
+    /// hangs that would tell it that its turn is over.
     private func report(to inlet: MediaInlet) {
-        guard let report = inlet.takeReport() else { return }
+        let (outlet, now) = (inlet.outlet, Instant.now)
+        let carrier = exchange.numbers.carrier(of: outlet.id)
+        guard !carriers.isHanging(carrier, exchange, at: now), let report = inlet.takeReport(at: now) else { return }
         withUnsafeTemporaryAllocation(
             byteCount: UplinkReport.byteCount + MediaTrailer.byteCount, alignment: 8
         ) { datagram in
             report.write(to: datagram)
-            guard inlet.outlet.seal(datagram) else { return }
-            _ = worker.endpoint.send(UnsafeRawBufferPointer(datagram), to: inlet.outlet.path)
+            guard outlet.seal(datagram) else { return }
+            _ = worker.endpoint.send(UnsafeRawBufferPointer(datagram), to: outlet.path)
         }
-        if let channel = groupOf[inlet.outlet.id] { closeExhausted(in: group(channel)) }
+        if outlet.isExhausted { return closeExhausted(outlet.id) }
+        if let channel = groupOf[outlet.id] { closeExhausted(in: group(channel)) }
     }
 
     // MARK: Time
