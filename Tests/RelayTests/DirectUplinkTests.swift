@@ -280,6 +280,35 @@ private func report(_ highest: UInt32, _ earlier: UInt64 = 0) -> UplinkReport {
         #expect(uplink.isBlocked)
     }
 
+    @Test mutating func `acknowledged datagrams show that it is heard only when it has used them for a moment`() {
+        _ = talkUntilBlocked(answeredFrom: now)
+        let blocked = now
+        let atOnce = uplink.doubts(7, at: blocked + .milliseconds(100))
+        #expect(atOnce)
+        let later = uplink.doubts(7, at: blocked + DirectUplink.hangTime)
+        #expect(!later)
+        let direct = uplink.doubts(DirectUplink.firstNumber, at: blocked)
+        #expect(!direct)
+    }
+
+    @Test mutating func `while it sends outside QUIC, datagrams show nothing`() {
+        send()
+        let datagram = uplink.doubts(0, at: now)
+        let own = uplink.doubts(DirectUplink.firstNumber, at: now)
+        #expect(datagram && !own)
+    }
+
+    @Test mutating func `at the end of its burst nothing is waited for`() {
+        send(3)
+        now = now + Self.answerTime
+        _ = uplink.look(heard: nil, at: now)
+        #expect(uplink.awaitsAnswer)
+        uplink.conclude()
+        #expect(!uplink.awaitsAnswer && uplink.sentCount == 0 && uplink.nextDeadline == nil && !uplink.isSuspect)
+        let late = uplink.take(report(2, 0b11), at: now)
+        #expect(late == [])
+    }
+
     @Test mutating func `a report begins that anew`() {
         _ = talk(35) { $0 }
         #expect(uplink.awaitsAnswer)

@@ -3,6 +3,7 @@ import Cryptography
 import MonotonicTime
 import RelayProtocol
 import Testing
+import Vocabulary
 
 @testable import RelayClient
 
@@ -41,6 +42,54 @@ import Testing
         #expect(core.keepAlive * 4 < RelayClientStateMachine.joinTimeout)
         _ = core.handle(welcome(MediaKey(epoch: 1)), at: now)
         #expect(core.isReady && core.keepAlive == RelayClientStateMachine.keepAlive)
+    }
+
+    @Test func `after a connection on which packets outside QUIC did not arrive, others send datagrams for a while`()
+        throws
+    {
+        var core = RelayClientCore(invitation: try link(nil), displayName: DisplayName("c")!, timestampAtZero: 7)
+        core.sendsOutsideQUIC = true
+        var now = now
+        func join() {
+            _ = core.handle(.connected, at: now)
+            guard case .message(.welcome(var welcome)) = welcome(MediaKey(epoch: 1)) else { return }
+            welcome.uplinkKey = TrailerKey()
+            _ = core.handle(.message(.welcome(welcome)), at: now)
+        }
+        /// How the packets of a burst of 3 s go, to a relay that answers by QUIC and reports nothing.
+        func talk(_ request: UInt32) -> (outside: Int, datagrams: Int) {
+            var (outside, datagrams) = (0, 0)
+            func count(_ actions: [RelayClientCore.Action]) {
+                for action in actions {
+                    if case .sendOutsideQUIC = action { outside += 1 }
+                    if case .sendMedia = action { datagrams += 1 }
+                }
+            }
+            _ = core.handle(.begin(BurstID(number: request), priority: 0), at: now)
+            let granted = ServerMessage.FloorGranted(
+                requestID: FloorRequestID(rawValue: request), duration: .seconds(60))
+            _ = core.handle(.message(.floorGranted(granted)), at: now)
+            for _ in 0..<150 {
+                let frame = OutgoingFrame(payload: [1, 2, 3], samples: 960, capturedAt: now)
+                count(core.handle(.frame(frame), at: now))
+                now = now + .milliseconds(20)
+                core.lastHeard = now
+                while let due = core.nextDeadline, due <= now { count(core.handle(.deadline, at: now)) }
+            }
+            return (outside, datagrams)
+        }
+        _ = core.handle(.join, at: now)
+        join()
+        let first = talk(1)
+        #expect(first.outside > 30 && first.outside < 80 && first.datagrams == 150 - first.outside)
+        _ = core.handle(.connectionEnded(.lost("")), at: now)
+        now = now + .seconds(1)
+        join()
+        #expect(core.isReady && core.direct == nil)
+        _ = core.handle(.connectionEnded(.lost("")), at: now)
+        now = now + .seconds(601)
+        join()
+        #expect(core.isReady && core.direct != nil)
     }
 
     @Test func `on an end-to-end channel no key of the relay is taken`() throws {
