@@ -51,6 +51,8 @@ import Vocabulary
         core.sendsOutsideQUIC = true
         var now = now
         func join() {
+            // After a loss the next attempt has its time.
+            while let due = core.nextDeadline, due <= now { _ = core.handle(.deadline, at: now) }
             _ = core.handle(.connected, at: now)
             guard case .message(.welcome(var welcome)) = welcome(MediaKey(epoch: 1)) else { return }
             welcome.uplinkKey = TrailerKey()
