@@ -199,7 +199,7 @@ public struct RelayClientCore {
         case .mediaSent(let number, let packet): return sent(packet, as: number, at: now)
         case .mediaRefused(let packet): return repair(.refused(packet: packet), at: now)
         case .mediaAcknowledged(let number):
-            if direct?.doubts(number, at: now) != true {
+            if isReliable || direct?.doubts(number, at: now) != true {
                 hearing.answered()
                 doubt.answered()
             }
