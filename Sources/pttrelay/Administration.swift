@@ -50,30 +50,35 @@ struct Administration {
     ///
     /// - Throws: what is wrong and what to do, also when the relay refused.
     func ask(_ request: AdministrationRequest) async throws -> AdministrationResponse {
-        let response: AdministrationResponse
-        if let answer = try AdministrationClient.ask(request, in: directory) {
-            response = answer
-        } else {
-            response = try await alone(request)
-        }
+        let response = try await answer(to: request)
         if case .failed(let why) = response { throw RelayStateError(description: why) }
         return response
     }
 
+    /// The relay's answer, or that of its records; waits for a relay that has the records and is about to accept commands.
+    private func answer(to request: AdministrationRequest) async throws -> AdministrationResponse {
+        let deadline = ContinuousClock.now + AdministrationLimits.time
+        while true {
+            if let answer = try AdministrationClient.ask(request, in: directory) { return answer }
+            do {
+                return try await alone(request)
+            } catch let error as FileError {
+                guard case .inUse = error.cause else { throw error }
+                guard ContinuousClock.now < deadline else {
+                    throw RelayStateError(
+                        description:
+                            "the relay in \(directory) is running, but accepts no commands: it is starting, or another command "
+                            + "uses its records; try again")
+                }
+            }
+        }
+    }
+
     private func alone(_ request: AdministrationRequest) async throws -> AdministrationResponse {
         let logger = Logger(label: "pttrelay") { LineLogHandler(label: $0, level: .notice) }
-        let state: RelayState
-        do {
-            state = try RelayState.existing(directory, logger: logger)
-        } catch let error as FileError {
-            guard case .inUse = error.cause else { throw error }
-            throw RelayStateError(
-                description:
-                    "the relay in \(directory) is running, but accepts no commands: it is starting, or another command uses "
-                    + "its records; try again")
-        }
         let registrar = try Registrar(
-            state: state, host: host, web: web, floors: floors, channelsMaximum: channelsMaximum, logger: logger)
+            state: RelayState.existing(directory, logger: logger), host: host, web: web, floors: floors,
+            channelsMaximum: channelsMaximum, logger: logger)
         return await registrar.answer(request)
     }
 

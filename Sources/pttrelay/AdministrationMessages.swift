@@ -159,7 +159,7 @@ enum AdministrationLimits {
     static let connections = 8
     /// Commands that wait for their turn; further ones are refused.
     static let waitingCommands = 16
-    /// How long one connection may take.
+    /// How long one connection may take, and how long a command waits for a relay that is starting.
     static let time: Duration = .seconds(10)
 }
 

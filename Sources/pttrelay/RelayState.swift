@@ -50,7 +50,7 @@ struct RelayState {
     var placesFile: String { directory + "/connections" }
 
     /// How long a start waits for a command that has the directory.
-    private static let lockTimeout = Duration.seconds(1)
+    static let lockTimeout = Duration.seconds(1)
 
     /// The state in `directory`, which is created if it is missing.
     ///

@@ -1,5 +1,6 @@
 // The operator's commands as programs of their own, beside one that is `pttrelay run`.
 import Cryptography
+import Files
 import Glibc
 import RelayProtocol
 import Testing
@@ -164,6 +165,19 @@ import Testing
             try await program.command(["channels"]).rows.contains("Gate 0 0 1 the relay's")
         }
         #expect(program.isRunning)
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `a command waits for a relay that has the records and is about to accept commands`() async throws {
+        let program = try RunningProgram()
+        #expect(program.end())
+        var lock: DirectoryLock? = try DirectoryLock(program.folder.path, timeout: .seconds(5))
+        _ = lock  // it has them for longer than a start usually takes
+        async let members = program.command(["members", "Team"])
+        try await Task.sleep(for: RelayState.lockTimeout + .seconds(1))
+        lock = nil
+        let outcome = try await members
+        #expect(outcome.status == 0 && outcome.output.hasPrefix("MEMBER"), "\(outcome)")
     }
 
     /// Waits for what a relay does within a few seconds.
