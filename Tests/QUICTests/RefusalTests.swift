@@ -87,6 +87,48 @@ import Testing
         try await second.stop()
     }
 
+    /// Waits until a connection has nothing to send or to acknowledge: from then on its endpoint sends what it is told to, and no more.
+    private func untilQuiet(_ connection: QUICConnection, of client: Peer) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        var (sent, since) = (0, ContinuousClock.now)
+        while ContinuousClock.now - since < .milliseconds(300) {
+            try #require(ContinuousClock.now < deadline, "it never becomes quiet")
+            let (count, isQuiet) = try await client.on { ($0.endpoint.sender.packetsSent, connection.isQuiet) }
+            if count != sent || !isQuiet { (sent, since) = (count, ContinuousClock.now) }
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    @Test(arguments: [SocketAddress.any(), .loopback()])
+    func `a connection is told by what the host quotes of a packet beside QUIC, too`(bind: SocketAddress) async throws {
+        let client = try await Peer.client(bind: bind)
+        let server = try await Peer.server()
+        let network = try await Forwarder(to: try await server.address)
+        let connection = try await client.connect(to: server, at: network.address)
+        try await client.wait("the client is ready") { $0.readyCount == 1 }
+        try await server.wait("the server is ready") { $0.readyCount == 1 }
+        // There is no keep-alive, so only what goes beside QUIC can be quoted.
+        try await untilQuiet(connection, of: client)
+        network.stop()
+        let packet: [UInt8] = [0x80, 111] + Array(0..<118)
+        let sent = try await client.on { peer in
+            connection.send(foreign: packet)
+            return peer.endpoint.sender.packetsSent
+        }
+        try await client.wait("told", timeout: .seconds(5)) { $0.refusals > 0 }
+        let (sentInAll, isOpen) = try await client.on { ($0.endpoint.sender.packetsSent, connection.isOpen) }
+        #expect(sentInAll == sent, "no packet of QUIC went that could have been quoted")
+        #expect(isOpen)
+        // Who does not see its packets knows no source of them, and cannot make up such an answer.
+        let forged = [packet.map { $0 ^ 1 }, Array(packet.prefix(11))]
+        let (isOwn, taken) = try await client.on { _ in
+            (connection.sends(packet), forged.filter { connection.sends($0) })
+        }
+        #expect(isOwn && taken.isEmpty)
+        try await client.stop()
+        try await server.stop()
+    }
+
     @Test func `an answer costs no packet that is sent after it`() async throws {
         let host = SocketAddress.loopback()
         let socket = try UDPSocket(host, reusePort: false, bufferSize: 1 << 16, reportsErrors: true)

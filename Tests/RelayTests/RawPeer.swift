@@ -88,6 +88,11 @@ final class RawPeer: QUICEndpointDelegate, QUICConnectionDelegate, @unchecked Se
         try await loop.run { [self] in _ = try connection?.sendDatagram(datagram) }
     }
 
+    /// Sends a packet outside QUIC as it is: its trailer is a part of it.
+    func send(outsideQUIC packet: [UInt8]) async throws {
+        try await loop.run { [self] in connection?.send(foreign: packet) }
+    }
+
     func openSecondStream() async throws {
         try await loop.run { [self] in
             if stream == nil { stream = try connection?.openStream() }

@@ -1,6 +1,9 @@
 // A relay whose channels are spread over threads, on loopback: each is a channel of its own, whoever has its members' connections.
 import Cryptography
+import Glibc
 import MonotonicTime
+import QUIC
+import Reactor
 import RelayProtocol
 import Synchronization
 import TestSupport
@@ -23,6 +26,26 @@ extension RelayServer {
         }
         return id.map { ($0, engine) }
     }
+}
+
+/// Holds a loop's thread up until it may go on; not for ever, since the relay of a test that has failed waits for it.
+private final class Standstill: Sendable {
+    private let hasBegun = Atomic<Bool>(false)
+    private let isOver = Atomic<Bool>(false)
+
+    init(of loop: EventLoop) {
+        loop.execute { [self] in
+            hasBegun.store(true, ordering: .releasing)
+            loop.waiting {
+                for _ in 0..<30_000 where !isOver.load(ordering: .acquiring) { _ = usleep(1_000) }
+            }
+        }
+    }
+
+    /// Whether the thread stands still, or has.
+    var isThere: Bool { hasBegun.load(ordering: .acquiring) }
+
+    func end() { isOver.store(true, ordering: .releasing) }
 }
 
 @Suite(.serialized, .timeLimit(.minutes(2))) struct ShardsTests {
@@ -184,6 +207,94 @@ extension RelayServer {
         engine.exchange.post(.order(.action(.close(id, .protocolViolation, "no join in time"))), to: 0)
         #expect(try await peer.closeCode() == .protocolViolation)
         try await relay.wait { await relay.server.memberCount(of: channels[1].id) == 0 }
+        await relay.server.stop()
+    }
+
+    /// The newest packet that a report tells of; nil: it is no report.
+    private static func reported(_ event: RawPeer.Event) -> Int? {
+        guard case .media(let datagram) = event else { return nil }
+        return datagram.dropLast(MediaTrailer.byteCount).withUnsafeBytes {
+            UplinkReport(parsing: $0).map { Int($0.highest) }
+        }
+    }
+
+    /// Waits until a peer has read a report on that packet or a later one.
+    private func untilReported(_ packet: Int, to peer: RawPeer) async throws {
+        try await peer.recorder.wait("a report on packet \(packet)") { event in
+            Self.reported(event).flatMap { $0 >= packet ? $0 : nil }
+        }
+    }
+
+    /// How many packets outside QUIC have come to a shard, and when it said so: what was posted to it before is done.
+    private func packetsTaken(by shard: Int, _ exchange: RelayExchange) async -> (count: Int, at: Instant) {
+        await withCheckedContinuation { continuation in
+            exchange.post(
+                .question { shard in
+                    let count = shard.worker.endpoint.statistics.foreignPacketsReceived
+                    continuation.resume(returning: (count: count, at: Instant.now))
+                }, to: shard)
+        }
+    }
+
+    @Test func `no packet outside QUIC is reported while the thread hangs that has its talker's connection`()
+        async throws
+    {
+        // All connections are the first worker's, and the second channel with its media is the second one's.
+        let relay = try await TestRelay {
+            $0.channels = Array(channels.prefix(2))
+            $0.workers = 2
+            $0.spreadFrom = 64
+        }
+        let channel = channels[1]
+        let link = try await relay.server.invitation(for: channel.id, host: "127.0.0.1")
+        let peer = try await RawPeer("Talker", port: link.port, pin: link.pin)
+        try await peer.send(channel.joinMessage("Talker"))
+        let (welcome, _) = try await peer.recorder.wait("the welcome") {
+            if case .message(.welcome(let welcome)) = $0 { welcome } else { nil }
+        }
+        let (uplinkKey, mediaKey) = (try #require(welcome.uplinkKey), try #require(welcome.mediaKey))
+        let keyID = UInt64(mediaKey.epoch) << 48 | 77
+        try await peer.send(.floorRequest(.init(requestID: .first, keyID: keyID)))
+        try await peer.recorder.wait("the grant") { if case .message(.floorGranted) = $0 { true } else { nil } }
+        let exchange = try #require(await relay.server.engine?.exchange)
+        // The counter of each packet's trailer is its place here.
+        let sent = Recorder<UInt16>()
+        let talking = Task {
+            var trailers = try TrailerSealer(key: uplinkKey)
+            for sequence in 0..<2_000 as Range<UInt16> {
+                let packet = packetOnTheWire(
+                    sequence, ssrc: welcome.ssrc, keyID: keyID, isFirst: sequence == 0,
+                    timestamp: UInt32(sequence) * 960)
+                sent.record(sequence)
+                try await peer.send(outsideQUIC: try trailers.seal(packet))
+                try await Task.sleep(for: .milliseconds(20))
+            }
+        }
+        defer { talking.cancel() }
+        // The first thread has nothing left to do that the second one waits for.
+        try await untilReported(5, to: peer)
+        let standstill = Standstill(of: relay.server.loop)
+        defer { standstill.end() }
+        try await relay.wait { standstill.isThere }
+        // Nothing would have to be told to the talker: it hears that its packets come.
+        try await untilReported(sent.events.count, to: peer)
+        exchange.post(.report(.event(.renewMediaKey(channel.id))), to: 1)
+        let bound = await packetsTaken(by: 1, exchange).at + RulesWatch.timeout
+        try await relay.wait { sent.timed.contains { $0.at > bound } }
+        let late = try #require(sent.timed.firstIndex { $0.at > bound })
+        // They come as before, and would have been reported a dozen times.
+        try await relay.wait { await packetsTaken(by: 1, exchange).count > late + 30 }
+        let events = peer.recorder.events
+        let reported = events.compactMap(Self.reported).filter { $0 >= late }
+        #expect(reported.isEmpty, "sent after half a second: packet \(late) and those behind it")
+        #expect(!events.contains { if case .message(.mediaKey) = $0 { true } else { false } }, "its thread hangs")
+        // What was withheld is reported when the thread goes on, though nothing comes any more that a report could go with.
+        talking.cancel()
+        _ = await talking.result
+        standstill.end()
+        try await untilReported(late + 30, to: peer)
+        try await peer.recorder.wait("the new key") { if case .message(.mediaKey) = $0 { true } else { nil } }
+        #expect(await relay.server.counters.strayPackets == 0, "all were taken")
         await relay.server.stop()
     }
 

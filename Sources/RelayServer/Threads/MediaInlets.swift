@@ -51,12 +51,17 @@ struct MediaInlets {
     /// A packet of that counter came. Whether its sender is to be told now, or else later.
     mutating func note(_ counter: UInt32, of inlet: MediaInlet, at now: Instant) -> Bool {
         if inlet.receipts.received(counter, at: now) { return true }
+        list(inlet, at: now)
+        return false
+    }
+
+    /// The sender of that inlet may have to be told later what has come.
+    mutating func list(_ inlet: MediaInlet, at now: Instant) {
         if !inlet.isListed {
             inlet.isListed = true
             owing.append(inlet)
         }
         if deadline == nil { deadline = now + UplinkReceipts.tail }
-        return false
     }
 
     /// Those whose packets seem to have ceased, to be told now. In the middle of a burst the reports go with the packets.

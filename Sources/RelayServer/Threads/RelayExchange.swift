@@ -129,19 +129,21 @@ struct RulesWatch: Sendable {
 
     /// The oldest report that is not known to be taken, by its number, and when it was made.
     private var waiting: (number: UInt64, since: Instant)?
+    /// The newest report, likewise: it may wait where the oldest one has been taken.
+    private var newest: (number: UInt64, since: Instant)?
 
     /// A report was made; `number` have been until now, by this thread and others.
     mutating func reported(_ number: UInt64, at now: Instant) {
-        if waiting == nil { waiting = (number, now) }
+        newest = (number, now)
+        if waiting == nil { waiting = newest }
     }
 
     /// Whether a report waits for too long; the rules are done with the first `handled`.
     mutating func isHanging(handled: UInt64, at now: Instant) -> Bool {
-        guard let waiting else { return false }
-        guard handled < waiting.number else {
-            self.waiting = nil
-            return false
+        if let oldest = waiting, handled >= oldest.number {
+            waiting = newest.flatMap { handled < $0.number ? $0 : nil }
         }
+        guard let waiting else { return false }
         return now - waiting.since >= Self.timeout
     }
 }

@@ -299,7 +299,8 @@ final class RelayShard {
             take(.malformedMedia(from: inlet.outlet.id))
         }
         let hadDeadline = inlets.deadline != nil
-        if inlets.note(counter, of: inlet, at: arrived) { report(to: inlet) } else if !hadDeadline { arm() }
+        if inlets.note(counter, of: inlet, at: arrived) { report(to: inlet) }
+        if !hadDeadline, inlets.deadline != nil { arm() }
         return true
     }
 
@@ -308,7 +309,8 @@ final class RelayShard {
     private func report(to inlet: MediaInlet) {
         let (outlet, now) = (inlet.outlet, Instant.now)
         let carrier = exchange.numbers.carrier(of: outlet.id)
-        guard !carriers.isHanging(carrier, exchange, at: now), let report = inlet.takeReport(at: now) else { return }
+        guard !carriers.isHanging(carrier, exchange, at: now) else { return inlets.list(inlet, at: now) }
+        guard let report = inlet.takeReport(at: now) else { return }
         withUnsafeTemporaryAllocation(
             byteCount: UplinkReport.byteCount + MediaTrailer.byteCount, alignment: 8
         ) { datagram in
