@@ -63,6 +63,7 @@ struct Administration {
             do {
                 return try await alone(request)
             } catch let error as FileError {
+                // It has waited for the records for a while (`RelayState.lockTimeout`).
                 guard case .inUse = error.cause else { throw error }
                 guard ContinuousClock.now < deadline else {
                     throw RelayStateError(

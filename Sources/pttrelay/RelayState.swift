@@ -49,7 +49,7 @@ struct RelayState {
     /// Where connections are: see `PlacesFile`.
     var placesFile: String { directory + "/connections" }
 
-    /// How long a start waits for a command that has the directory.
+    /// How long a start, or a command without a relay, waits for another process that has the directory.
     static let lockTimeout = Duration.seconds(1)
 
     /// The state in `directory`, which is created if it is missing.

@@ -171,13 +171,26 @@ import Testing
     func `a command waits for a relay that has the records and is about to accept commands`() async throws {
         let program = try RunningProgram()
         #expect(program.end())
-        var lock: DirectoryLock? = try DirectoryLock(program.folder.path, timeout: .seconds(5))
-        _ = lock  // it has them for longer than a start usually takes
-        async let members = program.command(["members", "Team"])
-        try await Task.sleep(for: RelayState.lockTimeout + .seconds(1))
-        lock = nil
-        let outcome = try await members
+        let members: Task<RunningProgram.Outcome, any Error>
+        do {
+            let lock = try DirectoryLock(program.folder.path, timeout: .seconds(5))
+            members = Task { try await program.command(["members", "Team"]) }
+            // Longer than a command waits for another command.
+            try await Task.sleep(for: RelayState.lockTimeout + .seconds(1))
+            withExtendedLifetime(lock) {}
+        }
+        let outcome = try await members.value
         #expect(outcome.status == 0 && outcome.output.hasPrefix("MEMBER"), "\(outcome)")
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `a command does not wait for ever for a relay that never accepts commands`() async throws {
+        let program = try RunningProgram()
+        #expect(program.end())
+        let lock = try DirectoryLock(program.folder.path, timeout: .seconds(5))
+        let outcome = try await program.command(["members", "Team"], within: AdministrationLimits.time + .seconds(20))
+        withExtendedLifetime(lock) {}
+        #expect(outcome.status == 1 && outcome.errors.contains("accepts no commands"), "\(outcome)")
     }
 
     /// Waits for what a relay does within a few seconds.
